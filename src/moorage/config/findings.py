@@ -1,0 +1,35 @@
+"""What validation has to say: one `Finding` per problem, all of them at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
+from moorage import errors
+
+Severity = Literal["error", "warning"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One problem. ``line`` is 1-based in the YAML the user wrote, or None where no line exists."""
+
+    field: str
+    message: str
+    severity: Severity = "error"
+    remedy: str = ""
+    line: int | None = None
+
+
+class Invalid(errors.ConfigError):
+    """The install-config has errors; ``findings`` holds every one of them, warnings included."""
+
+    def __init__(self, source: str, findings: Sequence[Finding]) -> None:
+        count = sum(1 for finding in findings if finding.severity == "error")
+        super().__init__(
+            f"{source} has {count} error{'' if count == 1 else 's'}",
+            remedy="correct the fields above, then run: moorage validate",
+        )
+        self.source = source
+        self.findings = tuple(findings)
