@@ -1,0 +1,1 @@
+"""The asset graph and the assets: everything computed from an install-config before a machine exists."""
