@@ -1,0 +1,34 @@
+"""`moorage version`: this program, and the release it installs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+import moorage
+from moorage.cli import talk
+
+
+def add(verbs: Any, shared: argparse.ArgumentParser) -> None:
+    command = verbs.add_parser("version", parents=[shared], help="print the version and the release it installs")
+    command.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace, _: talk.Voice) -> int:
+    import os
+    import platform
+
+    from moorage.assets import releases
+
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    if architecture not in releases.RPM_ARCHITECTURES:
+        architecture = "amd64"
+    release = releases.choose(architecture, os.environ)
+    if arguments.output == "json":
+        told = {"moorage": moorage.__version__, "release": release.version, "releaseImage": release.pull_spec}
+        print(json.dumps({**told, "architecture": architecture}))
+    else:
+        print(f"moorage {moorage.__version__}\nrelease {release.version} ({architecture})\nimage {release.pull_spec}")
+    return 0

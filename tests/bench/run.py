@@ -1,0 +1,81 @@
+"""`make bench`: the ratios we hold ourselves to, each against its floor in the same run; exits 1 if one is missed.
+
+Times vary with what else a machine does, so the two sides of a ratio are measured in turn and compared by their
+medians: load hits both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MOORAGE = Path(sys.executable).parent / "moorage"
+CONFIG = """\
+apiVersion: v1
+baseDomain: example.com
+metadata: {name: bench}
+platform: {none: {}}
+pullSecret: '{"auths":{"registry.example.com":{"auth":"YTpi"}}}'
+"""
+KEYS_ALONE = "from moorage.assets import keys; s = keys.KeySource(len(keys.NAMES)); [s.take() for _ in keys.NAMES]"
+
+
+def run(*words: str | Path) -> None:
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def seconds(action: Callable[[], None]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def in_turn(ours: Callable[[], None], floor: Callable[[], None], rounds: int) -> tuple[float, float]:
+    """Medians of both, measured alternately after one warm-up each."""
+    ours()
+    floor()
+    pairs = [(seconds(ours), seconds(floor)) for _ in range(rounds)]
+    return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
+
+
+def ignition_configs() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "install-config.yaml").write_text(CONFIG)
+        run(MOORAGE, "create", "ignition-configs", "--dir", folder)
+
+
+def main() -> int:
+    rows = []
+
+    def row(name: str, ours: float, floor: float, most: float) -> None:
+        rows.append({"name": name, "ours": ours, "floor": floor, "ratio": ours / floor, "most": most})
+        verdict = "ok" if ours / floor <= most else "MISSED"
+        figures = f"{ours * 1000:8.1f} ms / {floor * 1000:8.1f} ms = {ours / floor:5.2f}"
+        print(f"{name:50} {figures}  (at most {most}) {verdict}")
+
+    print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
+    row(
+        "moorage --help / bare python",
+        *in_turn(lambda: run(MOORAGE, "--help"), lambda: run(sys.executable, "-c", "pass"), 31),
+        3.0,
+    )
+    row(
+        "create ignition-configs / its RSA keys alone",
+        *in_turn(ignition_configs, lambda: run(sys.executable, "-c", KEYS_ALONE), 21),
+        1.3,
+    )
+    if "-o" in sys.argv:
+        print(json.dumps(rows))
+    return 1 if any(float(r["ratio"]) > float(r["most"]) for r in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
