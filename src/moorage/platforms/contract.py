@@ -1,0 +1,128 @@
+"""What a platform is: a folder of small modules, each of the shape described here.
+
+`config` and `manifests` are needed before anything exists (see `config.stanza` and `assets.platform`); the others act
+on the platform itself. `registry` has one line per platform and loads a module when it is asked for. A platform that
+lacks a module says so by not having the file, and the installer says it to the user.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol
+
+from moorage.assets import values
+from moorage.config import findings, model
+from moorage.engine import clock as clocks
+from moorage.engine import flow, secret
+
+Scope = Literal["cluster", "bootstrap"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """Where a platform's calls are made from: its settings and credentials come from ``environ``."""
+
+    environ: Mapping[str, str]
+    clock: clocks.Clock
+    #: Tells the log of every call to the platform: a line without secrets.
+    trace: Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """A cluster to be built, complete: nothing in it is read from disk again while it is built."""
+
+    config: model.InstallConfig
+    cluster_id: values.ClusterID
+    release: values.Release
+    endpoints: values.Endpoints
+    ignition: Mapping[str, bytes] = dataclasses.field(repr=False)
+    """The configs that machines boot from, by role: bootstrap, master, worker."""
+
+    @property
+    def infra_id(self) -> str:
+        return self.cluster_id.infra_id
+
+
+@dataclasses.dataclass(frozen=True)
+class Metadata:
+    """All that is known of a cluster when it is to be destroyed: what metadata.json says, or less.
+
+    With ``--infra-id`` alone ``cluster_name`` and ``settings`` are empty: the mark on the resources must be enough.
+    """
+
+    platform: str
+    infra_id: str
+    cluster_name: str = ""
+    uuid: str = ""
+    settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """A quota or capacity that the cluster touches."""
+
+    name: str
+    used: float
+    adds: float
+    most: float
+    unit: str = ""
+
+    @property
+    def fits(self) -> bool:
+        return self.used + self.adds <= self.most
+
+
+@dataclasses.dataclass(frozen=True)
+class Reused:
+    """Something of the user's that the cluster will use and that destroy leaves alone."""
+
+    kind: str
+    name: str
+    why: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What a look at the platform showed before the first create."""
+
+    findings: tuple[findings.Finding, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    reused: tuple[Reused, ...] = ()
+
+
+class Preflight(Protocol):
+    """`preflight.py`: credentials, permissions, quota, capacity, name clashes. Changes nothing."""
+
+    def inspect(self, cluster: Cluster, around: Surroundings) -> Report: ...
+
+
+class Infra(Protocol):
+    """`infra.py`: the day-1 flow. Declaring it makes no call; the resources do, when they are run."""
+
+    def declare(self, cluster: Cluster, around: Surroundings) -> flow.Flow: ...
+
+    def secrets(self, cluster: Cluster, around: Surroundings) -> Sequence[secret.Secret]:
+        """Credentials that must never reach journal or log, in whatever message they may turn up."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Remnant:
+    """Something on the platform that bears the cluster's mark and is to go.
+
+    ``stage`` orders removal: all of a lower stage go before a higher one is touched. ``remove`` asks for it,
+    ``present`` looks again.
+    """
+
+    kind: str
+    name: str
+    stage: int
+    remove: Callable[[], None] = dataclasses.field(repr=False)
+    present: Callable[[], bool] = dataclasses.field(repr=False)
+
+
+class Destroy(Protocol):
+    """`destroy.py`: finds by mark, on the platform, what belongs to a cluster. Never by journal, never by guess."""
+
+    def discover(self, metadata: Metadata, scope: Scope, around: Surroundings) -> Sequence[Remnant]: ...
