@@ -96,7 +96,6 @@ def environment(
     wanted: Overrides = NO_OVERRIDES,
 ) -> bytes:
     """The bootstrap node's variables, quoted so that a shell and systemd's EnvironmentFile= read the same."""
-    _refuse_in_place(config)
     traits = releases.traits(release)
     variables = {
         "CLUSTER_DOMAIN": endpoints.cluster_domain,
@@ -195,14 +194,6 @@ def _fips_machine_config() -> bytes:
     # The initramfs looks for this very file to turn FIPS mode on before anything makes a key.
     spec = {"config": {"ignition": {"version": "3.2.0"}}, "kernelArguments": [], "fips": True}
     return json.dumps({"metadata": {"name": "bootstrap-fips"}, "spec": spec}, indent=1).encode() + b"\n"
-
-
-def _refuse_in_place(config: model.InstallConfig) -> None:
-    if config.bootstrap_in_place is not None:
-        raise errors.ConfigError(
-            "bootstrapInPlace is not supported: a single node is installed with a bootstrap machine of its own",
-            remedy="remove bootstrapInPlace; controlPlane.replicas: 1 with compute replicas: 0 stays a single node",
-        )
 
 
 def _is_ipv6_first(config: model.InstallConfig) -> bool:

@@ -87,9 +87,7 @@ def network_manifest(install_config: model.InstallConfig) -> values.Files:
     manifest = objects.cluster_config(
         "Network",
         spec={
-            "clusterNetwork": [
-                {"cidr": network.cidr, "hostPrefix": network.host_prefix} for network in networking.cluster_network
-            ],
+            "clusterNetwork": _cluster_network(networking),
             # An empty policy forbids Services to claim external addresses, which would let any project's owner
             # take over somebody else's traffic.
             "externalIP": {"policy": {}},
@@ -98,6 +96,33 @@ def network_manifest(install_config: model.InstallConfig) -> values.Files:
         },
     )
     return objects.file("manifests/cluster-network-02-config.yml", manifest)
+
+
+def _cluster_network(networking: model.Networking) -> list[dict[str, object]]:
+    return [{"cidr": network.cidr, "hostPrefix": network.host_prefix} for network in networking.cluster_network]
+
+
+@asset()
+def network_operator_manifest(install_config: model.InstallConfig) -> values.Files:
+    """Settings for the network operator itself, where its defaults do not fit."""
+    networking = install_config.networking
+    if networking.join_subnet is None:
+        return {}
+    manifest: values.Manifest = {
+        "apiVersion": "operator.openshift.io/v1",
+        "kind": "Network",
+        "metadata": {"name": "cluster"},
+        "spec": {
+            "managementState": "Managed",
+            "clusterNetwork": _cluster_network(networking),
+            "serviceNetwork": list(networking.service_network),
+            "defaultNetwork": {
+                "type": networking.network_type,
+                "ovnKubernetesConfig": {"ipv4": {"internalJoinSubnet": networking.join_subnet}},
+            },
+        },
+    }
+    return objects.file("manifests/cluster-network-03-config.yml", manifest)
 
 
 @asset()

@@ -19,10 +19,11 @@ UNSUPPORTED: Final[dict[tuple[str, ...], str]] = {
     ("compute", "fencing"): "fencing belongs to two-node control planes, which moorage does not install",
     ("controlPlane", "diskSetup"): "add a MachineConfig to openshift/ after: moorage create manifests",
     ("compute", "diskSetup"): "add a MachineConfig to openshift/ after: moorage create manifests",
-    ("networking", "clusterNetworkMTU"): "set mtu in manifests/cluster-network-03-config.yml after: "
-    "moorage create manifests",
-    ("networking", "ovnKubernetesConfig"): "set it in manifests/cluster-network-03-config.yml after: "
-    "moorage create manifests",
+    (
+        "networking",
+        "clusterNetworkMTU",
+    ): "it exists on platform aws of openshift-install only; the plug-in finds the MTU by itself",
+    ("bootstrapInPlace",): "a single node comes up with a bootstrap machine of its own: remove the field",
     ("metadata", "annotations"): "the cluster has no use for them; remove the field",
     ("metadata", "labels"): "the cluster has no use for them; remove the field",
     ("metadata", "namespace"): "the cluster has no use for it; remove the field",

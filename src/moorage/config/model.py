@@ -156,6 +156,24 @@ def _default_machine_network() -> tuple[MachineNetwork, ...]:
     return (MachineNetwork(cidr=defaults.MACHINE_NETWORK),)
 
 
+class OvnAddresses(Section):
+    """Addresses that OVN-Kubernetes uses inside, of one family."""
+
+    internal_join_subnet: Annotated[
+        str | None,
+        about(
+            "The range that joins the nodes' routers, where 100.64.0.0/16 is taken by something else.",
+            rule="an IPv4 range with an address for every node the cluster network has room for, no overlap",
+        ),
+    ] = None
+
+
+class OvnKubernetes(Section):
+    """Settings of the network plug-in OVNKubernetes."""
+
+    ipv4: Annotated[OvnAddresses | None, about("Its IPv4 addresses.")] = None
+
+
 class Networking(Section):
     """The three kinds of addresses in a cluster, and who moves packets between them."""
 
@@ -176,6 +194,16 @@ class Networking(Section):
             rule="one range, or one IPv4 and one IPv6; /12 or smaller (IPv6: /108 or smaller, best /112)",
         ),
     ] = (defaults.SERVICE_NETWORK,)
+    ovn_kubernetes_config: Annotated[
+        OvnKubernetes | None,
+        about("Settings of the plug-in.", rule="only with networkType OVNKubernetes", alias="ovnKubernetesConfig"),
+    ] = None
+
+    @property
+    def join_subnet(self) -> str | None:
+        """The join range the user chose; None for the plug-in's own."""
+        ovn = self.ovn_kubernetes_config
+        return ovn.ipv4.internal_join_subnet if ovn and ovn.ipv4 else None
 
 
 class Proxy(Section):
@@ -216,14 +244,6 @@ class Capabilities(Section):
     additional_enabled_capabilities: Annotated[
         tuple[str, ...], about("Components on top of the set.", rule="names known to OpenShift 4.20")
     ] = ()
-
-
-class BootstrapInPlace(Section):
-    """Installation of a single node that is its own bootstrap."""
-
-    installation_disk: Annotated[
-        str, about("The disk the node installs itself to, such as /dev/sda.", rule="an absolute path below /dev")
-    ]
 
 
 class ChosenPlatform(Section):
@@ -321,10 +341,6 @@ class InstallConfig(Section):
         tuple[str, ...],
         about("Single features to turn on or off.", rule="<Name>=true or <Name>=false; only with CustomNoUpgrade"),
     ] = ()
-    bootstrap_in_place: Annotated[
-        BootstrapInPlace | None,
-        about("A single node without a bootstrap machine.", rule="control plane 1 replica, compute 0, platform none"),
-    ] = None
 
     @property
     def name(self) -> str:

@@ -20,14 +20,15 @@ Kind = Literal["machineNetwork", "serviceNetwork", "clusterNetwork"]
 
 _CIDR = re.compile(r"[0-9A-Fa-f:.]+/[0-9]{1,3}")
 _DOCKER: Final = ipaddress.ip_network("172.17.0.0/16")
+_JOIN: Final = "its join switch"
 # What OVN-Kubernetes uses inside, as of 4.20 (the masquerade ranges grew in 4.17).
 _OVN: Final = tuple(
     (ipaddress.ip_network(cidr), use)
     for cidr, use in (
-        ("100.64.0.0/16", "its join switch"),
+        ("100.64.0.0/16", _JOIN),
         ("100.88.0.0/16", "its transit switch"),
         ("169.254.0.0/17", "masquerading"),
-        ("fd98::/64", "its join switch"),
+        ("fd98::/64", _JOIN),
         ("fd97::/64", "its transit switch"),
         ("fd69::/112", "masquerading"),
     )
@@ -132,11 +133,45 @@ def overlap(one: Range, other: Range) -> bool:
     return one.version == other.version and one.overlaps(other)
 
 
-@rule.reads(
-    "networking.machineNetwork", "networking.serviceNetwork", "networking.clusterNetwork.cidr", "networking.networkType"
-)
+def _ovn_ranges(config: model.InstallConfig) -> list[tuple[Range, str]]:
+    """What the plug-in takes for itself; the user's join range replaces its own."""
+    if config.networking.network_type != "OVNKubernetes":
+        return []
+    chosen = parse_cidr(config.networking.join_subnet or "")
+    if chosen is None:
+        return list(_OVN)
+    return [(chosen, _JOIN), *((taken, use) for taken, use in _OVN if use != _JOIN or taken.version == 6)]
+
+
+@rule.reads("networking")
+def join_subnet(config: model.InstallConfig, _: stanza.Stanza) -> Iterator[findings.Finding]:
+    field, text = "networking.ovnKubernetesConfig.ipv4.internalJoinSubnet", config.networking.join_subnet
+    if config.networking.ovn_kubernetes_config is not None and config.networking.network_type != "OVNKubernetes":
+        yield findings.Finding(
+            "networking.ovnKubernetesConfig",
+            f"is for OVNKubernetes, but networkType is {config.networking.network_type}",
+            remedy="remove it",
+        )
+    if text is None:
+        return
+    found = parse_cidr(text)
+    if found is None or found.version != 4:
+        yield from cidr(field, text)
+        if found is not None:
+            yield findings.Finding(field, f"{text} is not an IPv4 range", remedy="use one such as 100.65.0.0/16")
+        return
+    room, nodes = found.num_addresses - _RESERVED, host_subnets(config).get(4, 0)
+    if room < nodes:
+        yield findings.Finding(
+            field,
+            f"{text} has addresses for {max(room, 0)} nodes, but networking.clusterNetwork has room for {nodes}",
+            remedy="use a larger range",
+        )
+
+
+@rule.reads("networking")
 def reserved(config: model.InstallConfig, _: stanza.Stanza) -> Iterator[findings.Finding]:
-    uses_ovn = config.networking.network_type == "OVNKubernetes"
+    taken_by_ovn = _ovn_ranges(config)
     for network in networks(config):
         if overlap(network.range, _DOCKER):
             yield findings.Finding(
@@ -145,8 +180,8 @@ def reserved(config: model.InstallConfig, _: stanza.Stanza) -> Iterator[findings
                 "warning",
                 "choose another range if there are such hosts",
             )
-        for taken, use in _OVN:
-            if uses_ovn and overlap(network.range, taken):
+        for taken, use in taken_by_ovn:
+            if overlap(network.range, taken):
                 yield findings.Finding(
                     network.field,
                     f"{network.range} overlaps {taken}, which OVN-Kubernetes uses for {use}",
@@ -312,6 +347,7 @@ RULES: Final[tuple[rule.Rule, ...]] = (
     network_type,
     overlaps,
     reserved,
+    join_subnet,
     host_prefixes,
     room_for_nodes,
     room_for_machines,

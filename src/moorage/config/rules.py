@@ -163,7 +163,7 @@ def architectures(config: model.InstallConfig, chosen: stanza.Stanza) -> Iterato
 def fips_architecture(config: model.InstallConfig, _: stanza.Stanza) -> Iterator[findings.Finding]:
     if config.fips and config.control_plane.architecture == "arm64":
         yield findings.Finding(
-            "fips", "FIPS mode is validated on amd64 and ppc64le, not on arm64", remedy="remove it, or use amd64"
+            "fips", "FIPS mode is validated on amd64 and ppc64le, not on arm64", "warning", "remove it, or use amd64"
         )
 
 
@@ -260,32 +260,6 @@ def features(config: model.InstallConfig, _: stanza.Stanza) -> Iterator[findings
             )
 
 
-@rule.reads("bootstrapInPlace", "controlPlane.replicas", "compute.replicas", "platform")
-def bootstrap_in_place(config: model.InstallConfig, chosen: stanza.Stanza) -> Iterator[findings.Finding]:
-    if config.bootstrap_in_place is None:
-        return
-    if not config.is_single_node:
-        yield findings.Finding(
-            "bootstrapInPlace",
-            f"is for a single node, but there are {config.control_plane_replicas} control-plane machines and "
-            f"{config.worker_replicas} workers",
-            remedy="set controlPlane.replicas: 1 and compute[0].replicas: 0, or remove it",
-        )
-    if not chosen.bootstrap_in_place:
-        yield findings.Finding(
-            "bootstrapInPlace",
-            f"platform {chosen.name} makes a bootstrap machine, so nothing is bootstrapped in place",
-            remedy="remove it, or use platform none",
-        )
-    disk = config.bootstrap_in_place.installation_disk
-    if not re.fullmatch(r"/dev/[^\s/][^\s]*", disk):
-        yield findings.Finding(
-            "bootstrapInPlace.installationDisk",
-            f"{disk[:60]!r} is not the path of a disk",
-            remedy="give one such as /dev/sda or /dev/disk/by-path/...",
-        )
-
-
 RULES: Final[tuple[rule.Rule, ...]] = (
     cluster_name,
     cluster_name_without_dots,
@@ -303,5 +277,4 @@ RULES: Final[tuple[rule.Rule, ...]] = (
     capability_needs,
     cpu_partitioning,
     features,
-    bootstrap_in_place,
 )

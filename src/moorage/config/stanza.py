@@ -43,4 +43,3 @@ class Stanza:
     dotted_names: bool = True
     needs_ssh_key: bool = False
     required_capabilities: tuple[str, ...] = ()
-    bootstrap_in_place: bool = False

@@ -146,15 +146,6 @@ def test_a_value_that_no_environment_file_can_hold_is_refused(config, endpoints)
         bootstrap.environment(config(), endpoints, OCP, "two\nlines")
 
 
-def test_bootstrap_in_place_is_refused_with_the_way_to_a_single_node(config, endpoints):
-    wanted = config(bootstrap_in_place={"installationDisk": "/dev/sda"})
-
-    with pytest.raises(errors.ConfigError, match="bootstrapInPlace") as refused:
-        bootstrap.node_files(wanted, endpoints, OCP, "tester")
-
-    assert "controlPlane.replicas: 1" in refused.value.remedy
-
-
 @pytest.mark.parametrize(
     ("variable", "value"),
     [

@@ -90,14 +90,13 @@ def test_the_text_of_a_field(stanzas: Any) -> None:
 
 
 def test_the_text_of_a_section(stanzas: Any) -> None:
-    text = explain.render(explain.describe("installconfig.bootstrapInPlace", stanzas))
+    text = explain.render(explain.describe("installconfig.networking.ovnKubernetesConfig.ipv4", stanzas))
 
     assert text == (
-        "installconfig.bootstrapInPlace: mapping\n"
-        "  A single node without a bootstrap machine.\n"
-        "  rule: control plane 1 replica, compute 0, platform none\n"
+        "installconfig.networking.ovnKubernetesConfig.ipv4: mapping\n"
+        "  Its IPv4 addresses.\n"
         "\n"
         "Fields:\n"
-        "  installationDisk (text, required)\n"
-        "      The disk the node installs itself to, such as /dev/sda.\n"
+        "  internalJoinSubnet (text)\n"
+        "      The range that joins the nodes' routers, where 100.64.0.0/16 is taken by something else.\n"
     )

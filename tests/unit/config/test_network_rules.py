@@ -24,6 +24,8 @@ V6 = {
     "networking.clusterNetwork": [{"cidr": "fd01::/48"}],
     "networking.serviceNetwork": ["fd02::/112"],
 }
+OVN = "networking.ovnKubernetesConfig"
+JOIN = f"{OVN}.ipv4.internalJoinSubnet"
 MACHINE, SERVICE, CLUSTER = "networking.machineNetwork", "networking.serviceNetwork", "networking.clusterNetwork"
 
 
@@ -52,6 +54,11 @@ def cluster(cidr: str, prefix: int) -> dict[str, Any]:
         ),
         ({MACHINE: [{"cidr": "172.17.4.0/24"}]}, f"{MACHINE}[0].cidr", "warning", "Docker"),
         ({MACHINE: [{"cidr": "100.64.3.0/24"}]}, f"{MACHINE}[0].cidr", "error", "100.64.0.0/16"),
+        ({JOIN: "100.99.0.0/16", MACHINE: [{"cidr": "100.99.3.0/24"}]}, f"{MACHINE}[0].cidr", "error", "join switch"),
+        ({JOIN: "100.99.0.1/16"}, JOIN, "error", "is not the start of a range"),
+        ({JOIN: "fd99::/64"}, JOIN, "error", "is not an IPv4 range"),
+        ({JOIN: "100.99.0.0/24"}, JOIN, "error", "has addresses for 253 nodes, but"),
+        ({JOIN: "100.99.0.0/16", "networking.networkType": "Calico"}, OVN, "error", "networkType is Calico"),
         ({MACHINE: [{"cidr": "100.88.3.0/24"}]}, f"{MACHINE}[0].cidr", "error", "100.88.0.0/16"),
         ({MACHINE: [{"cidr": "169.254.1.0/24"}]}, f"{MACHINE}[0].cidr", "error", "169.254.0.0/17"),
         ({**V6, MACHINE: [{"cidr": "fd98::/120"}]}, f"{MACHINE}[0].cidr", "error", "fd98::/64"),
@@ -114,6 +121,7 @@ def test_one_mistake_has_one_finding(
         {CLUSTER: [{"cidr": "10.128.0.0/16"}, {"cidr": "10.132.0.0/16"}]},
         {MACHINE: [{"cidr": "127.0.0.0/8"}]},
         {"networking.networkType": "Calico", MACHINE: [{"cidr": "100.64.0.0/16"}]},
+        {JOIN: "100.99.0.0/16", MACHINE: [{"cidr": "100.64.0.0/16"}]},
         {"networking.networkType": "ovnkubernetes"},
         cluster("10.128.0.0/14", 24),
         {**cluster("10.128.0.0/21", 23), "compute": [{"name": "worker", "replicas": 1}]},

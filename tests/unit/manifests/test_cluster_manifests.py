@@ -109,6 +109,25 @@ def test_network_names_the_plugin_that_was_chosen(parsed, configure):
     assert parsed(config)["cluster-network-02-config.yml"]["spec"]["networkType"] == "Calico"
 
 
+def test_the_network_operator_is_left_alone_unless_asked(parsed):
+    assert "cluster-network-03-config.yml" not in parsed()
+
+
+def test_a_join_range_of_the_users_reaches_the_network_operator(parsed, configure):
+    join = model.OvnKubernetes(ipv4=model.OvnAddresses(internal_join_subnet="100.99.0.0/16"))
+
+    manifest = parsed(configure(networking=model.Networking(ovn_kubernetes_config=join)))[
+        "cluster-network-03-config.yml"
+    ]
+
+    assert manifest["apiVersion"] == "operator.openshift.io/v1"
+    assert manifest["spec"]["defaultNetwork"] == {
+        "type": "OVNKubernetes",
+        "ovnKubernetesConfig": {"ipv4": {"internalJoinSubnet": "100.99.0.0/16"}},
+    }
+    assert manifest["spec"]["clusterNetwork"] == [{"cidr": "10.128.0.0/14", "hostPrefix": 23}]
+
+
 def test_routes_live_below_apps(parsed):
     assert parsed()[INGRESS]["spec"] == {"domain": "apps.berth.example.org"}
 

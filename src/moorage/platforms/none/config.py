@@ -18,5 +18,4 @@ STANZA = stanza.Stanza(
     title="None (you bring the machines, DNS and load balancers)",
     platform=Platform,
     machine_pool=MachinePool,
-    bootstrap_in_place=True,
 )
