@@ -67,7 +67,7 @@ def held(directory: pathlib.Path, *, take_over: bool = False) -> Iterator[None]:
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     except OSError as error:
-        remedy = f"check that {directory} exists and that you may write there"
+        remedy = f"check that you may write to {directory}, or name another directory with --dir"
         raise errors.Locked(f"cannot lock {directory}: {error.strerror}", remedy=remedy) from error
     try:
         _acquire(descriptor, path, take_over=take_over)
