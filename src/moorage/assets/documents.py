@@ -16,6 +16,7 @@ import yaml
 
 from moorage import errors
 from moorage.assets import objects, values
+from moorage.config import emit
 
 _FASTEST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # A date stays the text it is in Kubernetes. "=" is a plain word in CRDs' enums, on which PyYAML stumbles.
@@ -65,7 +66,7 @@ class Loader(_FASTEST):  # type: ignore[misc]
     yaml_implicit_resolvers = _RESOLVERS
 
 
-class _Faithful(objects.Dumper):
+class _Faithful(emit.Dumper):
     """Writes nodes as they were read: numbers in the user's spelling, aliases as aliases (a few lines of them, written
     out, can become gigabytes)."""
 
@@ -99,6 +100,9 @@ def single_objects(files: values.Files) -> values.Files:
     result: dict[str, bytes] = {}
     split: dict[str, list[_Part]] = {}
     for path, content in sorted(files.items()):
+        if _surely_single(content):
+            result[path] = content
+            continue
         parts = _parts(path, content)
         items = [item for part in parts for item in _items(part)]
         for item in items:
@@ -115,6 +119,11 @@ def single_objects(files: values.Files) -> values.Files:
                 name += "x"
             result[f"{name}.yaml"] = _written(item)
     return dict(sorted(result.items()))
+
+
+def _surely_single(content: bytes) -> bool:
+    """Whether a glance is enough, as it is for nearly every manifest: parsing them all again would be felt."""
+    return content.count(b"\nkind: ") == 1 and not any(word in content for word in (b"\n---", b"\n...", b"List"))
 
 
 def _written(item: _Part) -> bytes:

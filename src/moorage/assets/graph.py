@@ -59,6 +59,14 @@ class Graph:
         """Every name, parents before children."""
         return tuple(graphlib.TopologicalSorter({a.name: a.needs for a in self.assets.values()}).static_order())
 
+    def waiting_for(self, name: str) -> frozenset[str]:
+        """The asset and everything that is computed from it, near or far."""
+        found = {name}
+        for candidate in self.order:
+            if found.intersection(self.assets[candidate].needs):
+                found.add(candidate)
+        return frozenset(found)
+
     def ancestry(self, targets: Iterable[str]) -> frozenset[str]:
         """The targets and everything they are computed from."""
         seen: set[str] = set()

@@ -202,6 +202,12 @@ def bootable(bootstrap_ign: bytes, moment: datetime.datetime) -> bool:
     return True
 
 
+@asset()
+def boot_configs(bootstrap_ign: bytes, master_ign: bytes, worker_ign: bytes) -> values.Files:
+    """What machines boot from, by role: computed for those who make machines, written only if asked for by file."""
+    return {"bootstrap": bootstrap_ign, "master": master_ign, "worker": worker_ign}
+
+
 def _file(file: values.IgnitionFile) -> dict[str, Any]:
     contents = {"source": data_url(file.contents)}
     node: dict[str, Any] = {"path": file.path, "mode": file.mode}

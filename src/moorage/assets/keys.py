@@ -11,7 +11,6 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 KEY_SIZE = 2048
@@ -119,12 +118,18 @@ class Keyring:
 
 def dump(key: rsa.RSAPrivateKey) -> str:
     """PKCS#1, the form the payload's operators read."""
+    # Late: it takes longer to import than the threads need for their first keys.
+    from cryptography.hazmat.primitives import serialization
+
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     ).decode()
 
 
 def load(pem: str) -> rsa.RSAPrivateKey:
+    """A key of our own state."""
+    from cryptography.hazmat.primitives import serialization
+
     # Our own state, 0600: checking the primes again would cost as much as everything else in a second run.
     key = serialization.load_pem_private_key(pem.encode(), None, unsafe_skip_rsa_key_validation=True)
     if not isinstance(key, rsa.RSAPrivateKey):

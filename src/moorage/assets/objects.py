@@ -8,40 +8,16 @@ that Python's does not; those are quoted.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import yaml
-
 from moorage.assets import values
-
-_FASTEST: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_NEVER_FOLD = 1_000_000
-_NOT_A_STRING_IN_GO = re.compile(r"[yYnN]|[-+]?[0-9._]*[0-9][0-9._]*[eE][-+]?[0-9]+|[-+]?0o?[0-9_]+|[-+]?0[xXbB]\w+")
+from moorage.config import emit
 
 
-def _write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else "'" if _NOT_A_STRING_IN_GO.fullmatch(text) else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-class Dumper(_FASTEST):  # type: ignore[misc]
-    """Block style, multi-line text as it is, and no anchors: an object that occurs twice is written twice."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True
-
-
-Dumper.add_representer(str, _write_text)
-
-
-def to_yaml(manifest: Mapping[str, object], dumper: Any = Dumper) -> bytes:
+def to_yaml(manifest: Mapping[str, object], dumper: Any = emit.Dumper) -> bytes:
     """The object as YAML, its keys in the order given."""
-    text: str = yaml.dump(
-        manifest, Dumper=dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=_NEVER_FOLD
-    )
-    return text.encode()
+    return emit.dump(manifest, dumper).encode()
 
 
 def file(path: str, manifest: Mapping[str, object]) -> values.Files:

@@ -44,7 +44,7 @@ def run(
     kept: dict[str, Any] = dict(directory.state.kept)
     laid: dict[str, overlay.Overlay] = {}
     notes: list[str] = []
-    for name in assets.order:
+    for name in _quick_first(assets):
         if name not in wanted:
             continue
         node = assets.assets[name]
@@ -64,6 +64,12 @@ def run(
             computed[name] = _value(node, laid[name].effective)
     in_force = {name: part for name, part in laid.items() if name in {*targets, *on_disk}}
     return _settle(directory, computed, kept, causes, in_force, notes, stamp)
+
+
+def _quick_first(assets: graph.Graph) -> list[str]:
+    """Parents before children; and what needs no key before what does, since keys are still being made on threads."""
+    late = assets.waiting_for("keyring") if "keyring" in assets.assets else frozenset()
+    return sorted(assets.order, key=late.__contains__)
 
 
 def _settle(

@@ -52,10 +52,11 @@ class Store:
     def read(self, patterns: Sequence[str]) -> dict[str, bytes]:
         """The files that match, by path relative to the directory."""
         found: dict[str, bytes] = {}
-        for pattern in patterns:
-            for path in self.root.glob(pattern):
-                if path.is_file():
-                    found[path.relative_to(self.root).as_posix()] = _read(path)
+        with _explained(self.root):
+            for pattern in patterns:
+                for path in self.root.glob(pattern):
+                    if path.is_file():
+                        found[path.relative_to(self.root).as_posix()] = path.read_bytes()
         return found
 
     def base(self, disk: values.Files, paths: Sequence[str]) -> dict[str, str]:
@@ -108,12 +109,14 @@ class Store:
 
 @contextlib.contextmanager
 def opened(root: Path) -> Iterator[Store]:
-    """The asset directory, made if need be, locked against other runs."""
+    """The asset directory, made if need be, locked against other runs for as long as the block lasts."""
     with _explained(root):
         if root.exists() and not root.is_dir():
             raise errors.StoreError(f"{root} is not a directory", remedy="name another one with --dir")
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _explained(root), lock.held(root):
+    # The block itself is not explained: a whole installation may happen in it, and its broken connections are
+    # no trouble with this directory.
+    with lock.held(root):
         yield Store(root, load(root))
 
 
@@ -193,11 +196,6 @@ def _sync(folder: Path) -> None:
 
 def _clear(root: Path) -> None:
     shutil.rmtree(root / _STAGING, ignore_errors=True)
-
-
-def _read(path: Path) -> bytes:
-    with _explained(path):
-        return path.read_bytes()
 
 
 @contextlib.contextmanager

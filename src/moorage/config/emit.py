@@ -1,7 +1,8 @@
 """YAML that every reader understands alike.
 
-PyYAML writes `1e3` and `y` without quotes, and Go then reads a number and a boolean; strings of that kind are quoted
-here. Long texts such as keys and certificates become blocks, so that a person can read and replace them.
+Its readers are people and Go programs, whose YAML takes some words for numbers or booleans that Python's does not
+(`1e3`, `y`); those are quoted. The same data gives the same bytes everywhere: with or without libyaml, today and on
+the next run. Multi-line texts such as keys and certificates become blocks, so that a person can read and replace them.
 """
 
 from __future__ import annotations
@@ -12,31 +13,32 @@ from typing import Any
 
 import yaml
 
-_AMBIGUOUS = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[yYnN]|0o[0-7]+")
+_FASTEST: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_NEVER_FOLD = 1_000_000
+_NOT_A_STRING_IN_GO = re.compile(
+    r"[yYnN]|[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?[0-9._]*[0-9][0-9._]*[eE][-+]?[0-9]+|[-+]?0o?[0-9_]+|[-+]?0[xXbB]\w+"
+)
 
 
-class _Dumper(yaml.SafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
+def _write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else "'" if _NOT_A_STRING_IN_GO.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+class Dumper(_FASTEST):  # type: ignore[misc]
+    """Block style, multi-line text as it is, and no anchors: a value that occurs twice is written twice."""
+
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        # Lists below a key are indented like any other value.
-        super().increase_indent(flow, False)
+
+Dumper.add_representer(str, _write_text)
 
 
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    style = None
-    if "\n" in value and not re.search(r"[ \t]\n|[^\n]\n\n+\Z|\A\s|\t", value):
-        style = "|"
-    elif _AMBIGUOUS.fullmatch(value):
-        style = "'"
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
-
-
-_Dumper.add_representer(str, _text)
-
-
-def dump(data: Mapping[str, Any]) -> str:
-    """The data as YAML, in its own order."""
-    written: str = yaml.dump(dict(data), Dumper=_Dumper, sort_keys=False, width=10_000, allow_unicode=True)
+def dump(data: Mapping[str, Any], dumper: Any = Dumper) -> str:
+    """The data as YAML, its keys in the order given."""
+    written: str = yaml.dump(
+        data, Dumper=dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=_NEVER_FOLD
+    )
     return written

@@ -51,8 +51,8 @@ def read_bytes(path: pathlib.Path) -> bytes:
             content = file.read(source.MAX_BYTES + 1) if size <= source.MAX_BYTES else b""
         if max(size, len(content)) > source.MAX_BYTES:
             raise errors.ConfigError(
-                f"{path} is longer than the {source.MAX_BYTES} bytes an install-config may have",
-                remedy="is it the file?",
+                f"{path} is longer than the {source.MAX_BYTES >> 20} MiB that a cluster can store of it",
+                remedy="is it the right file? trust bundles and keys belong in it, logs and images do not",
             )
         return content
     except FileNotFoundError:

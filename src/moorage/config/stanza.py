@@ -27,7 +27,8 @@ class Stanza:
     """The part of the install-config that belongs to one platform.
 
     ``credentials_modes`` are the values of credentialsMode the platform accepts (none: the field must not be set), the
-    first of them being its default. ``ip_stacks`` lists the families it can run, the primary first in each.
+    first of them being its default. ``ip_stacks`` lists the families it can run, the primary first in each. ``hardware``
+    says that its machines are real ones, which take their time to start.
     """
 
     name: str
@@ -43,3 +44,4 @@ class Stanza:
     dotted_names: bool = True
     needs_ssh_key: bool = False
     required_capabilities: tuple[str, ...] = ()
+    hardware: bool = False

@@ -24,7 +24,7 @@ def test_long_texts_are_blocks() -> None:
 def test_the_same_list_twice_is_written_twice() -> None:
     shared = ["x"]
 
-    assert emit.dump({"a": shared, "b": shared}) == "a:\n  - x\nb:\n  - x\n"
+    assert emit.dump({"a": shared, "b": shared}) == "a:\n- x\nb:\n- x\n"
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"))))

@@ -183,7 +183,7 @@ def test_no_secret_is_ever_repeated(check: Check, ssh_keys: dict[str, str]) -> N
     [
         (lambda path: None, "there is no", "run: moorage create install-config"),
         (lambda path: path.mkdir(), "is a directory", "name the file"),
-        (lambda path: path.write_bytes(b"x" * (2**20 + 1)), "longer than", "is it the file?"),
+        (lambda path: path.write_bytes(b"x" * (2**20 + 1)), "longer than", "is it the right file?"),
         (lambda path: path.symlink_to(path), "cannot be read", "check its permissions"),
     ],
 )

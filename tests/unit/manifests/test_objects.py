@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.assets import objects
+from moorage.config import emit
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs", "Cc"), whitelist_characters="\n\t"), max_size=40)
 DATA = st.recursive(
@@ -16,13 +17,13 @@ DATA = st.recursive(
 
 
 class PlainDumper(yaml.SafeDumper):
-    """What `objects.Dumper` is on a machine without libyaml."""
+    """What `emit.Dumper` is on a machine without libyaml."""
 
     def ignore_aliases(self, data):
         return True
 
 
-PlainDumper.add_representer(str, objects._write_text)
+PlainDumper.add_representer(str, emit._write_text)
 
 
 @given(manifest=st.dictionaries(TEXT, DATA, max_size=4))
