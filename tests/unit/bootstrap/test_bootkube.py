@@ -88,7 +88,7 @@ COMMANDS = [
     ),
     (
         "mco-render",
-        "--user=0 payload.example/machine-config-operator bootstrap --root-ca=/assets/tls/root-ca.crt "
+        "payload.example/machine-config-operator bootstrap --root-ca=/assets/tls/root-ca.crt "
         "--kube-ca=/assets/tls/kube-apiserver-complete-client-ca-bundle.crt "
         "--config-file=/assets/manifests/cluster-config.yaml --dest-dir=/assets/mco-bootstrap "
         "--pull-secret=/assets/manifests/openshift-config-secret-pull-secret.yaml "
@@ -96,7 +96,7 @@ COMMANDS = [
     ),
     (
         "cco-render",
-        "--user=0 payload.example/cloud-credential-operator render --dest-dir=/assets/cco-bootstrap "
+        "payload.example/cloud-credential-operator render --dest-dir=/assets/cco-bootstrap "
         "--manifests-dir=/assets/manifests "
         "--cloud-credential-operator-image=payload.example/cloud-credential-operator",
     ),
@@ -142,7 +142,7 @@ STAGES = [
 
 def test_a_clean_run_runs_every_operator_in_order_with_its_flags(clean):
     assert clean.file("/opt/openshift/.bootkube.done").exists()
-    common = f"run --quiet --rm --replace --net=host --name={{name}} --volume={clean.root}/opt/openshift:/assets:z "
+    common = f"run --quiet --rm --replace --user=0 --net=host --name={{name}} --volume={clean.root}/opt/openshift:/assets:z "
     expected = [common.format(name=name) + words.format(root=clean.root) for name, words in COMMANDS]
     assert [" ".join(call) for call in clean.calls("podman") if "--replace" in call] == expected
 

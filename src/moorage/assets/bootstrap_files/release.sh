@@ -51,6 +51,7 @@ payload() {
     shift 2
     read -r -a flags <<<"${MOORAGE_PODMAN_FLAGS}"
     # A service that was killed leaves its container behind: --replace keeps its name from blocking the next try.
-    podman run --quiet --rm --replace --net=host "${flags[@]}" --name="${container}" \
+    # Root, because everything below /opt/openshift may be read by root only.
+    podman run --quiet --rm --replace --user=0 --net=host "${flags[@]}" --name="${container}" \
         --volume="${OPENSHIFT}:/assets:z" "${options[@]}" "${image}" "$@"
 }

@@ -226,7 +226,7 @@ render_machine_config() {
     if [[ -f manifests/cloud-provider-config.yaml ]]; then
         cloud+=(--cloud-config-file=/assets/config-bootstrap/cloud-provider-config-generated.yaml)
     fi
-    payload --user=0 mco-render machine-config-operator bootstrap \
+    payload mco-render machine-config-operator bootstrap \
         --root-ca=/assets/tls/root-ca.crt \
         --kube-ca=/assets/tls/kube-apiserver-complete-client-ca-bundle.crt \
         --config-file=/assets/manifests/cluster-config.yaml \
@@ -276,7 +276,7 @@ start_platform_pods() {
 render_cloud_credential() {
     local image
     image=$(image_for cloud-credential-operator)
-    payload --user=0 cco-render cloud-credential-operator render \
+    payload cco-render cloud-credential-operator render \
         --dest-dir=/assets/cco-bootstrap \
         --manifests-dir=/assets/manifests \
         --cloud-credential-operator-image="${image}"
