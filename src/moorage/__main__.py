@@ -1,7 +1,5 @@
 """`python -m moorage`."""
 
-import sys
-
 from moorage.cli import main
 
-sys.exit(main.main())
+main.entry()

@@ -2,7 +2,7 @@
 
 An asset is a plain function marked with `asset`: its parameters name the assets it is computed from, its return value
 is the asset. `collect` gathers the marked functions of some modules and checks that every parameter is produced by
-somebody, with the same type. Nothing runs here; `resolve` does that.
+somebody; `check_types`, that it is of that type. Nothing runs here; `resolve` does that.
 """
 
 from __future__ import annotations
@@ -82,8 +82,6 @@ class Graph:
 def collect(modules: Iterable[ModuleType], inputs: Mapping[str, type]) -> Graph:
     """The graph of all assets in ``modules``, standing on ``inputs`` (name to type)."""
     assets = {name: Asset(name, None, summary=_summary(kind)) for name, kind in inputs.items()}
-    produced: dict[str, object] = dict(inputs)
-    wanted: list[tuple[str, str, object]] = []
     for module in modules:
         for name, function in vars(module).items():
             mark = getattr(function, "__asset__", None)
@@ -91,26 +89,36 @@ def collect(modules: Iterable[ModuleType], inputs: Mapping[str, type]) -> Graph:
                 continue
             if name in assets:
                 raise TypeError(f"two assets are named {name}")
-            hints = typing.get_type_hints(function)
-            produced[name] = hints.pop("return")
-            wanted.extend((name, need, kind) for need, kind in hints.items())
             assets[name] = Asset(
                 name=name,
                 make=function,
-                needs=tuple(hints),
+                needs=function.__code__.co_varnames[: function.__code__.co_argcount],
                 files=mark["files"],
-                kept=typing.cast(type, produced[name]) if mark["kept"] else None,
+                kept=typing.get_type_hints(function)["return"] if mark["kept"] else None,
                 stale=mark["stale"],
                 summary=_summary(function),
             )
-    for name, need, kind in wanted:
-        if need not in produced:
-            raise TypeError(f"asset {name} needs {need}, which nothing produces")
-        if produced[need] != kind:
-            raise TypeError(f"asset {name} takes {need} as {kind}, but it is {produced[need]}")
+    for asset_ in assets.values():
+        for need in asset_.needs:
+            if need not in assets:
+                raise TypeError(f"asset {asset_.name} needs {need}, which nothing produces")
     graph = Graph(assets)
     _ = graph.order  # a cycle is a programming error: raise it here, not half way through a run
     return graph
+
+
+def check_types(assets: Graph, inputs: Mapping[str, type]) -> None:
+    """Refuse a parameter whose type is not what is produced. For tests: resolving all hints takes a while."""
+    produced: dict[str, object] = dict(inputs)
+    wanted: list[tuple[str, str, object]] = []
+    for node in assets.assets.values():
+        if node.make is not None:
+            hints = typing.get_type_hints(node.make)
+            produced[node.name] = hints.pop("return")
+            wanted.extend((node.name, need, kind) for need, kind in hints.items())
+    for name, need, kind in wanted:
+        if produced[need] != kind:
+            raise TypeError(f"asset {name} takes {need} as {kind}, but it is {produced[need]}")
 
 
 def _summary(documented: object) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import shutil
@@ -145,6 +146,16 @@ def load(root: Path) -> State:
         ) from problem
 
 
+def refuse_unwritable(folder: Path) -> None:
+    """Say now, before a person answers a dozen questions, that their answers could not be written."""
+    with _explained(folder):
+        there = folder
+        while not there.exists():
+            there = there.parent
+        if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
+
+
 def write_alone(path: Path, content: bytes) -> None:
     """One file, whole or not at all, 0600: for what is written outside the graph."""
     with _explained(path.parent):
@@ -161,7 +172,7 @@ def write_alone(path: Path, content: bytes) -> None:
 
 def _dump(state: State) -> bytes:
     data = {"schema": SCHEMA, "moorage": moorage.__version__, **dataclasses.asdict(state)}
-    return json.dumps(data, indent=1, sort_keys=True).encode()
+    return json.dumps(data, sort_keys=True).encode()
 
 
 def _staged(root: Path, contents: Mapping[str, bytes]) -> list[Path]:

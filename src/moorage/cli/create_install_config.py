@@ -43,6 +43,7 @@ def run(arguments: argparse.Namespace, voice: talk.Voice) -> int:
     from moorage.platforms import registry
 
     path = Path(arguments.dir) / "install-config.yaml"
+    store.refuse_unwritable(path.parent)
     if path.exists():
         raise errors.ConfigError(
             f"{path} exists already and is not overwritten",

@@ -1,80 +1,100 @@
-"""`moorage`: finds the command, runs it, and turns what it raises into words and an exit code.
+"""`moorage`: finds the command and has it run.
 
-argparse instead of a richer library, because its import is the only one that leaves room for `--help` within three
-times the start of a bare interpreter.
+`--help` is the first thing anybody types and must be there at once, so it is written without loading anything; a
+command's module is imported only when its word is on the command line.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
 
-from moorage import errors
-from moorage.cli import completion, create, explain, graph, talk, validate, version
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Container, Sequence
 
-_COMMANDS = (create, validate, explain, graph, version, completion)
+COMMANDS = {
+    "create": "make an install-config, manifests, Ignition configs or a whole cluster",
+    "plan": "show every resource that create cluster would make, without making any",
+    "status": "how far create cluster or destroy cluster is",
+    "wait-for": "wait until a cluster's bootstrap or installation is complete",
+    "destroy": "remove a cluster, or its bootstrap machine, without a trace",
+    "validate": "check an install-config without changing anything",
+    "timeline": "draw when each resource was made, retried, failed or removed",
+    "explain": "describe a field of the install-config",
+    "graph": "draw the asset graph",
+    "version": "print the version and the release it installs",
+    "completion": "print a completion script for your shell",
+}
+"""What there is, in the order `--help` shows it; the module of a command has its name."""
+
+_FLAGS = {
+    "-h, --help": "show this, or with a command what it takes",
+    "--dir DIR": "asset directory (default: .)",
+    "--log-level LEVEL": "what is said on the terminal: debug, info, warn or error (default: info)",
+}
 _LEVELS = ("debug", "info", "warn", "error")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command tree. Global flags are taken before and after the verb alike."""
+def overview() -> str:
+    """The text of `moorage --help`."""
+
+    def table(rows: dict[str, str]) -> str:
+        return "".join(f"  {name:19} {text}\n" for name, text in rows.items())
+
+    return (
+        "usage: moorage [--dir DIR] [--log-level LEVEL] COMMAND …\n\n"
+        "Installs and runs OpenShift/OKD clusters where mainstream installers no longer do.\n\n"
+        f"commands:\n{table(COMMANDS)}\noptions:\n{table(_FLAGS)}\nStart with: moorage create install-config\n"
+    )
+
+
+def parser(words: Container[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The command tree, complete for the commands in ``words``. Global flags are taken before and after the verb."""
+    import argparse
+    import importlib
+
+    class Root(argparse.ArgumentParser):
+        def format_help(self) -> str:
+            return overview()
+
     shared = argparse.ArgumentParser(add_help=False)
     _global_flags(shared, argparse.SUPPRESS, argparse.SUPPRESS)
-    root = argparse.ArgumentParser(
-        prog="moorage",
-        description="Installs and runs OpenShift/OKD clusters where mainstream installers no longer do.",
-        epilog="Start with: moorage create install-config",
-        allow_abbrev=False,
-    )
+    root = Root(prog="moorage", allow_abbrev=False)
     _global_flags(root, ".", "info")
-    verbs = root.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
-    for command in _COMMANDS:
-        command.add(verbs, shared)
+    verbs = root.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=argparse.ArgumentParser)
+    for name, text in COMMANDS.items():
+        if name in words:
+            importlib.import_module(f"moorage.cli.{name.replace('-', '_')}").add(verbs, shared)
+        else:
+            verbs.add_parser(name, help=text)
     return root
 
 
 def _global_flags(to: argparse.ArgumentParser, directory: str, level: str) -> None:
-    to.add_argument("--dir", default=directory, metavar="DIR", help="asset directory (default: .)")
-    to.add_argument("--log-level", default=level, choices=_LEVELS, help="what is said on the terminal (default: info)")
+    to.add_argument("--dir", default=directory, metavar="DIR", help=_FLAGS["--dir DIR"])
+    to.add_argument("--log-level", default=level, choices=_LEVELS, metavar="LEVEL", help=_FLAGS["--log-level LEVEL"])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code tells scripts what kind of thing went wrong."""
-    arguments = parser().parse_args(argv)
-    voice = talk.Voice(arguments.log_level)
+    words = sys.argv[1:] if argv is None else argv
+    if list(words) in (["-h"], ["--help"]):
+        print(overview(), end="")
+        return 0
+    arguments = parser(words).parse_args(words)
+    from moorage.cli import outcome
+
+    return outcome.of(arguments)
+
+
+def entry() -> None:
+    """The program. It ends when the work is done: taking the interpreter apart first would cost a tenth of a second."""
+    code = main()
     try:
-        return int(arguments.run(arguments, voice))
-    except errors.MoorageError as problem:
-        _report(problem, voice)
-        return problem.exit_code
-    except KeyboardInterrupt:
-        voice.error("interrupted; the same command goes on from here")
-        return errors.INTERRUPT
-    except BrokenPipeError:
-        # The reader of our output has gone (`moorage graph | head`): nobody is left to complain to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return errors.OTHER
-    except Exception as problem:  # noqa: BLE001 - the last line of defence: no traceback in a user's face
-        _report_defect(problem, voice)
-        return errors.OTHER
-    finally:
-        voice.close()
-
-
-def _report(problem: errors.MoorageError, voice: Any) -> None:
-    for finding in getattr(problem, "findings", ()):
-        voice.finding(getattr(problem, "source", ""), finding)
-    voice.error(problem.message, remedy=problem.remedy)
-
-
-def _report_defect(problem: Exception, voice: talk.Voice) -> None:
-    import traceback
-
-    voice.debug("".join(traceback.format_exception(problem)))
-    voice.error(
-        f"internal error: {type(problem).__name__}: {problem}",
-        remedy=f"please report it with {voice.log_path or 'the output of --log-level debug'}",
-    )
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        code = code or 1  # the reader has gone
+    os._exit(code)

@@ -14,7 +14,6 @@ import json
 import os
 import pathlib
 import shlex
-import socket
 import sys
 from collections.abc import Iterator
 
@@ -42,7 +41,7 @@ def _ourselves() -> Holder:
     plain = [word for index, word in enumerate(words) if not any(w.startswith("-") for w in words[: index + 1])]
     return Holder(
         pid=os.getpid(),
-        host=socket.gethostname(),
+        host=os.uname().nodename,
         command=shlex.join(plain),
         started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
@@ -91,7 +90,7 @@ def _acquire(descriptor: int, path: pathlib.Path, *, take_over: bool) -> None:
             f"{path.parent} is in use by {who}", remedy="wait for it to end, or stop it, then try again"
         ) from None
     last = _written(descriptor)
-    if last is not None and last.host != socket.gethostname() and not take_over:
+    if last is not None and last.host != os.uname().nodename and not take_over:
         raise errors.Locked(
             f"{path.parent} was last used by {last}, which did not say that it ended",
             remedy=f"make sure that it is not running on {last.host}, then remove {path}",

@@ -7,6 +7,7 @@ import types
 import pytest
 
 from moorage.assets import graph
+from moorage.installer import produce
 
 
 def module_of(*functions: object) -> types.ModuleType:
@@ -47,8 +48,14 @@ def test_a_parameter_of_another_type_is_refused() -> None:
     def boat(wood: bytes) -> bytes:
         return wood
 
+    built = graph.collect([module_of(boat)], {"wood": str})
+
     with pytest.raises(TypeError, match="boat takes wood as"):
-        graph.collect([module_of(boat)], {"wood": str})
+        graph.check_types(built, {"wood": str})
+
+
+def test_the_products_own_graph_fits_together() -> None:
+    graph.check_types(produce.whole_graph(), produce.inputs())
 
 
 def test_a_circle_is_refused() -> None:

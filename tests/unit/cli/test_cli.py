@@ -230,6 +230,22 @@ def test_a_directory_that_cannot_be_written(asset_dir: Path, kind: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.needs("unshare")
+@pytest.mark.parametrize("words", [["create", "ignition-configs"], ["create", "install-config"], ["validate"]])
+def test_a_directory_that_cannot_be_looked_into(asset_dir: Path, words: list[str]) -> None:
+    """As a user without root's powers, in a namespace of its own."""
+    asset_dir.chmod(0)
+    command = ["unshare", "--user", "--map-user=65534", sys.executable, "-m", "moorage", *words]
+
+    done = subprocess.run([*command, "--dir", asset_dir], capture_output=True, text=True, check=False)
+
+    asset_dir.chmod(0o700)
+    assert done.returncode in (1, 3)
+    assert "Permission denied" in done.stderr
+    assert "internal error" not in done.stderr
+    assert "next:" in done.stderr
+
+
 def test_an_unknown_verb_is_a_usage_error() -> None:
     done = moorage("craete")
 
