@@ -27,7 +27,7 @@ class Stanza:
     """The part of the install-config that belongs to one platform.
 
     ``credentials_modes`` are the values of credentialsMode the platform accepts (none: the field must not be set), the
-    first of them being its default. ``ip_stacks`` lists the families it can run, the primary first in each. ``hardware``
+    first of them being its default. ``ip_stacks`` lists the families it can run, the primary first. ``hardware``
     says that its machines are real ones, which take their time to start.
     """
 

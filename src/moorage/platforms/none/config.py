@@ -18,4 +18,5 @@ STANZA = stanza.Stanza(
     title="None (you bring the machines, DNS and load balancers)",
     platform=Platform,
     machine_pool=MachinePool,
+    hardware=True,
 )

@@ -1,0 +1,318 @@
+"""What a cluster that is not ready lacks, in sentences, from what its API shows.
+
+`look` reads nodes, certificate requests, machines, the cluster version and the operators once; all else is pure. The
+aim is the sentence an experienced colleague would say after five minutes of looking around: not "timed out", but "2 of
+3 masters are Nodes, the other one has not asked for a certificate".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from cryptography import x509
+from cryptography.x509 import oid
+
+from moorage.installer import kube
+
+Object = Mapping[str, Any]
+
+NODES = "/api/v1/nodes"
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+MACHINES = "/apis/machine.openshift.io/v1beta1/namespaces/openshift-machine-api/machines"
+VERSION = "/apis/config.openshift.io/v1/clusterversions/version"
+OPERATORS = "/apis/config.openshift.io/v1/clusteroperators"
+
+_CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
+_SERVING_SIGNER = "kubernetes.io/kubelet-serving"
+_NODE_USER = "system:node:"
+_MASTER_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
+_LONGEST_MESSAGE = 240
+_MOST_LISTED = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What is known of the cluster beforehand; None where the install-config is not at hand."""
+
+    masters: int | None = None
+    workers: int | None = None
+    hardware: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Sight:
+    """What the API showed at one moment. What is not there (yet) is empty."""
+
+    nodes: Sequence[Object] = ()
+    requests: Sequence[Object] = ()
+    machines: Sequence[Object] = ()
+    version: Object = dataclasses.field(default_factory=dict)
+    operators: Sequence[Object] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """A node's request for a certificate, reduced to what matters here."""
+
+    name: str
+    node: str
+    signer: str
+    created: str
+    state: str
+
+
+def diagnose(reader: kube.Reader, facts: Facts) -> str:
+    """All that is missing for the cluster to be ready; empty if nothing can be seen to be."""
+    return sentence(look(reader), facts)
+
+
+def look(reader: kube.Reader) -> Sight:
+    """Read what a diagnosis needs. What does not exist yet is left empty; other problems of the API are raised."""
+    return Sight(
+        nodes=listed(reader, NODES),
+        requests=listed(reader, REQUESTS),
+        machines=listed(reader, MACHINES),
+        version=present(reader, VERSION),
+        operators=listed(reader, OPERATORS),
+    )
+
+
+def listed(reader: kube.Reader, path: str) -> Sequence[Object]:
+    """The items of a list; none if the API does not have the kind (yet)."""
+    items = present(reader, path).get("items")
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def present(reader: kube.Reader, path: str) -> Object:
+    """The object, or an empty one if it is not there (yet)."""
+    try:
+        return reader.get(path)
+    except kube.Missing:
+        return {}
+
+
+def sentence(sight: Sight, facts: Facts) -> str:
+    """Everything missing, the machines first: without them no operator can work."""
+    return joined(
+        machines_missing(sight, facts),
+        version_missing(sight.version),
+        operators_missing(sight.operators),
+    )
+
+
+def machines_missing(sight: Sight, facts: Facts) -> str:
+    """What is missing until all machines are nodes at work."""
+    masters = [node for node in sight.nodes if is_master(node)]
+    workers = [node for node in sight.nodes if not is_master(node)]
+    return joined(
+        _arrival("master", len(masters), facts.masters, sight)
+        or _arrival("worker", len(workers), facts.workers, sight)
+        or _joining([request for request in _newcomers(sight) if request.state != "approved"]),
+        *(_not_ready(node) for node in [*masters, *workers]),
+        _unapproved(sight),
+        *(_failed_machine(machine) for machine in sight.machines),
+    )
+
+
+def version_missing(version: Object) -> str:
+    """What the cluster version operator says it is busy with, or stuck at."""
+    if not version:
+        return "there is no ClusterVersion yet"
+    for kind in ("Failing", "Progressing"):
+        found = condition(version, kind)
+        if found.get("status") == "True":
+            return f"the cluster version operator says: {_brief(found)}"
+    return "" if condition(version, "Available").get("status") == "True" else "the cluster version is not available yet"
+
+
+def operators_missing(operators: Iterable[Object]) -> str:
+    """The operators that are not well, with their own words: degraded ones first."""
+    ranked: list[tuple[int, str, str]] = []
+    for operator in operators:
+        name = name_of(operator)
+        troubles: tuple[tuple[str, str, str], ...] = (
+            ("Degraded", "True", "is degraded"),
+            ("Available", "False", "is not available"),
+            ("Progressing", "True", "is progressing"),
+        )
+        for rank, (kind, status, words) in enumerate(troubles):
+            found = condition(operator, kind)
+            if found.get("status") == status:
+                ranked.append((rank, name, f"{name} {words}: {_brief(found)}"))
+                break
+    return joined(*_cut([text for _, _, text in sorted(ranked)], "operators"))
+
+
+def degraded(operators: Iterable[Object]) -> tuple[str, ...]:
+    """The operators that call themselves degraded, with their own words."""
+    found = ((name_of(operator), condition(operator, "Degraded")) for operator in operators)
+    return tuple(f"{name} is degraded: {_brief(state)}" for name, state in found if state.get("status") == "True")
+
+
+def etcd_missing(etcd: Object, endpoints: Object, facts: Facts) -> str:
+    """What is missing until the bootstrap's member can leave etcd."""
+    if not etcd:
+        return "the etcd operator has not reported yet"
+    members = endpoints.get("data")
+    counted = ""
+    if isinstance(members, dict):
+        of = f" of {facts.masters}" if facts.masters else ""
+        counted = f"etcd has {len(members)}{of} members besides the bootstrap's"
+    running = condition(etcd, "EtcdRunningInCluster")
+    degraded_etcd = condition(etcd, "EtcdMembersDegraded")
+    return joined(
+        counted,
+        f"the etcd operator says: {_brief(running)}" if running else "the etcd operator has not judged its members yet",
+        f"members are degraded: {_brief(degraded_etcd)}" if degraded_etcd.get("status") == "True" else "",
+    )
+
+
+def advice(sight: Sight) -> str:
+    """What a person can do about it from here, if anything."""
+    waiting = [request.name for request in _requests(sight) if request.state == "pending"]
+    if not waiting:
+        return ""
+    named = " ".join(waiting[:_MOST_LISTED])
+    more = f" (and {len(waiting) - _MOST_LISTED} more)" if len(waiting) > _MOST_LISTED else ""
+    return f"if these machines are yours, let them in: oc adm certificate approve {named}{more}"
+
+
+def condition(thing: Object, kind: str) -> Object:
+    """The condition of that type in the object's status; empty if it has none."""
+    status = thing.get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    for found in conditions if isinstance(conditions, list) else ():
+        if isinstance(found, dict) and found.get("type") == kind:
+            return found
+    return {}
+
+
+def name_of(thing: Object) -> str:
+    metadata = thing.get("metadata")
+    return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+
+
+def is_master(node: Object) -> bool:
+    labels = node.get("metadata", {}).get("labels") or {}
+    return any(label in labels for label in _MASTER_LABELS)
+
+
+def joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def _arrival(role: str, have: int, want: int | None, sight: Sight) -> str:
+    """How far the machines of a role have come; empty if all of them are nodes."""
+    if want is None or have >= want:
+        return ""
+    if have == 0:
+        counted = f"the {role} is not a Node yet" if want == 1 else f"none of {want} {role}s is a Node yet"
+    else:
+        counted = f"{have} of {want} {role}s {'is a Node' if have == 1 else 'are Nodes'}"
+    asked = _newcomers(sight)
+    return ", ".join(filter(None, (counted, _joining(asked), _still_silent(have, want, asked))))
+
+
+def _still_silent(have: int, want: int, asked: Sequence[Request]) -> str:
+    """Those that have not even asked to be let in: they have not booted, or cannot reach the cluster."""
+    silent = want - have - len(asked)
+    if silent <= 0:
+        return ""
+    if asked:
+        return f"{silent} more {'has' if silent == 1 else 'have'} not asked for a certificate"
+    if have == 0:
+        return "none has asked for a certificate" if silent > 1 else "it has not asked for a certificate"
+    others = "none of the others has" if silent > 1 else "the other one has not"
+    return f"{others} asked for a certificate"
+
+
+def _joining(asked: Sequence[Request]) -> str:
+    words: dict[str, Callable[[Request], str]] = {
+        "denied": lambda request: f"the certificate request {request.name} of {request.node} was denied",
+        "failed": lambda request: f"the certificate request {request.name} of {request.node} failed",
+        "pending": lambda request: f"{request.node} waits for its certificate request {request.name} to be approved",
+        "approved": lambda request: f"{request.node} has been let in, but is no Node yet",
+    }
+    told = [words[state](request) for state in words for request in asked if request.state == state]
+    return ", ".join(_cut(told, "requests"))
+
+
+def _newcomers(sight: Sight) -> list[Request]:
+    """The latest request of every machine that asked to become a node and is none yet."""
+    nodes = {name_of(node) for node in sight.nodes}
+    asked = (request for request in _requests(sight) if request.signer == _CLIENT_SIGNER and request.node not in nodes)
+    latest = {request.node: request for request in sorted(asked, key=lambda request: request.created)}
+    return [latest[node] for node in sorted(latest)]
+
+
+def _unapproved(sight: Sight) -> str:
+    waiting = {
+        request.node for request in _requests(sight) if request.signer == _SERVING_SIGNER and request.state == "pending"
+    }
+    if not waiting:
+        return ""
+    verb = "waits for its" if len(waiting) == 1 else "wait for their"
+    return f"{', '.join(_cut(sorted(waiting), 'nodes'))} {verb} serving certificate to be approved"
+
+
+def _requests(sight: Sight) -> list[Request]:
+    found = []
+    for item in sight.requests:
+        spec = item.get("spec") or {}
+        node = _requested_node(str(spec.get("request") or "")) or str(spec.get("username") or "")
+        if not node.startswith(_NODE_USER):
+            continue
+        created = str(item.get("metadata", {}).get("creationTimestamp") or "")
+        signer = str(spec.get("signerName") or "")
+        found.append(Request(name_of(item), node.removeprefix(_NODE_USER), signer, created, _state(item)))
+    return found
+
+
+def _state(request: Object) -> str:
+    for kind in ("Denied", "Failed", "Approved"):
+        if condition(request, kind).get("status") == "True":
+            return kind.lower()
+    return "pending"
+
+
+def _requested_node(request: str) -> str:
+    """The name in a certificate request: before it is granted, nothing else tells which machine asks."""
+    try:
+        subject = x509.load_pem_x509_csr(base64.b64decode(request)).subject
+    except (binascii.Error, ValueError):
+        return ""
+    names = subject.get_attributes_for_oid(oid.NameOID.COMMON_NAME)
+    return str(names[0].value) if names else ""
+
+
+def _not_ready(node: Object) -> str:
+    ready = condition(node, "Ready")
+    return "" if ready.get("status") == "True" else f"{name_of(node)} is not Ready: {_brief(ready)}"
+
+
+def _failed_machine(machine: Object) -> str:
+    status = machine.get("status") or {}
+    if status.get("phase") != "Failed":
+        return ""
+    reason = _short(str(status.get("errorMessage") or status.get("errorReason") or "no reason given"))
+    return f"the machine {name_of(machine)} has failed: {reason}"
+
+
+def _brief(found: Object) -> str:
+    return _short(str(found.get("message") or found.get("reason") or "no reason given"))
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 1]}…"
+
+
+def _cut(told: list[str], what: str) -> list[str]:
+    """The first few, and how many more there are."""
+    if len(told) <= _MOST_LISTED:
+        return told
+    return [*told[:_MOST_LISTED], f"and {len(told) - _MOST_LISTED} more {what}"]
