@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import engine
+
 ROOT = Path(__file__).resolve().parents[2]
 MOORAGE = Path(sys.executable).parent / "moorage"
 CONFIG = """\
@@ -55,11 +57,12 @@ def ignition_configs() -> None:
 def main() -> int:
     rows = []
 
-    def row(name: str, ours: float, floor: float, most: float) -> None:
-        rows.append({"name": name, "ours": ours, "floor": floor, "ratio": ours / floor, "most": most})
-        verdict = "ok" if ours / floor <= most else "MISSED"
-        figures = f"{ours * 1000:8.1f} ms / {floor * 1000:8.1f} ms = {ours / floor:5.2f}"
-        print(f"{name:50} {figures}  (at most {most}) {verdict}")
+    def row(name: str, ours: float, floor: float, most: float | None) -> None:
+        ratio = ours / floor
+        missed = most is not None and ratio > most
+        rows.append({"name": name, "ours": ours, "floor": floor, "ratio": ratio, "most": most, "missed": missed})
+        verdict = "" if most is None else f"  (at most {most}) {'MISSED' if missed else 'ok'}"
+        print(f"{name:50} {ours * 1000:8.1f} ms / {floor * 1000:8.1f} ms = {ratio:5.2f}{verdict}", flush=True)
 
     print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
     row(
@@ -72,9 +75,11 @@ def main() -> int:
         *in_turn(ignition_configs, lambda: run(sys.executable, "-c", KEYS_ALONE), 21),
         1.3,
     )
+    for figure in engine.figures():
+        row(figure.name, figure.ours, figure.floor, figure.most)
     if "-o" in sys.argv:
         print(json.dumps(rows))
-    return 1 if any(float(r["ratio"]) > float(r["most"]) for r in rows) else 0
+    return 1 if any(each["missed"] for each in rows) else 0
 
 
 if __name__ == "__main__":

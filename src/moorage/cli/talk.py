@@ -6,9 +6,11 @@ read. The log file is 0600 and always at debug level; secrets must not be handed
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -68,6 +70,23 @@ class Voice:
             text += f"\n       {finding.remedy}"
         self._say("error" if finding.severity == "error" else "warn", text)
 
+    def shows(self, level: str) -> bool:
+        """Whether what is said at this level reaches the terminal, or the log alone."""
+        return _ORDER[level] >= self._least
+
+    @property
+    def stream(self) -> TextIO:
+        return self._stream
+
+    @contextlib.contextmanager
+    def through(self, stream: TextIO) -> Iterator[None]:
+        """Speak through another stream for a while: a live view has to know of every line that passes it."""
+        before, self._stream = self._stream, stream
+        try:
+            yield
+        finally:
+            self._stream = before
+
     def close(self) -> None:
         if self._log is not None:
             self._log.close()
@@ -76,7 +95,7 @@ class Voice:
     def _say(self, level: str, text: str, label: str = "") -> None:
         label = label or {"warn": "warning"}.get(level, level)
         self._record(label, text)
-        if _ORDER[level] < self._least:
+        if not self.shows(level):
             return
         if self._coloured:
             label = f"\x1b[{_COLOURS[level]}m{label}\x1b[0m"
