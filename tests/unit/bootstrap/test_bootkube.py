@@ -142,7 +142,8 @@ STAGES = [
 
 def test_a_clean_run_runs_every_operator_in_order_with_its_flags(clean):
     assert clean.file("/opt/openshift/.bootkube.done").exists()
-    common = f"run --quiet --rm --replace --user=0 --net=host --name={{name}} --volume={clean.root}/opt/openshift:/assets:z "
+    options = "--quiet --rm --replace --user=0 --net=host"
+    common = f"run {options} --name={{name}} --volume={clean.root}/opt/openshift:/assets:z "
     expected = [common.format(name=name) + words.format(root=clean.root) for name, words in COMMANDS]
     assert [" ".join(call) for call in clean.calls("podman") if "--replace" in call] == expected
 
