@@ -1,14 +1,15 @@
-"""`moorage create install-config|manifests|ignition-configs`: from a few answers to bootable configs."""
+"""`moorage create install-config|manifests|ignition-configs|cluster`: from a few answers to bootable configs."""
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moorage.cli import create_install_config, talk
+from moorage.cli import create_cluster, create_install_config, talk
 
 if TYPE_CHECKING:
     from moorage.installer import produce
@@ -17,13 +18,14 @@ _STATE = ".moorage_state.json"
 
 
 def add(verbs: Any, shared: argparse.ArgumentParser) -> None:
-    command = verbs.add_parser("create", help="make an install-config, manifests or Ignition configs")
+    command = verbs.add_parser("create", help="make an install-config, manifests, Ignition configs or a whole cluster")
     kinds = command.add_subparsers(title="what to create", metavar="WHAT", required=True)
     create_install_config.add(kinds, shared)
     _asset_command(
         kinds, shared, "manifests", run_manifests, "write the cluster's manifests, to be looked at and edited"
     )
     _asset_command(kinds, shared, "ignition-configs", run_ignition, "write bootstrap.ign, master.ign and worker.ign")
+    create_cluster.add(kinds, shared)
 
 
 def _asset_command(kinds: Any, shared: argparse.ArgumentParser, name: str, run: Any, text: str) -> None:
@@ -42,14 +44,16 @@ def run_ignition(arguments: argparse.Namespace, voice: talk.Voice) -> int:
 
 def _make(arguments: argparse.Namespace, voice: talk.Voice, targets: str, then: str) -> int:
     started = time.monotonic()
+    # A second of work leaves nothing worth collecting, and looking for it would take a tenth of that second.
+    gc.disable()
     root = Path(arguments.dir)
-    if (root / "install-config.yaml").exists():
-        voice.log_to(root)
     # Keys first: their threads work while everything else is still being imported.
     from moorage.assets import keys
 
-    fresh = not (root / _STATE).exists() and (root / "install-config.yaml").exists()
-    source = keys.KeySource(len(keys.NAMES) if fresh else 0)
+    wanted = _there(root / "install-config.yaml")
+    source = keys.KeySource(len(keys.NAMES) if wanted and not _there(root / _STATE) else 0)
+    if wanted:
+        voice.log_to(root)
 
     from moorage.installer import produce
 
@@ -60,6 +64,14 @@ def _make(arguments: argparse.Namespace, voice: talk.Voice, targets: str, then: 
         voice.info(note)
     _summary(arguments, voice, produced, time.monotonic() - started, then)
     return 0
+
+
+def _there(path: Path) -> bool:
+    """Whether it can be seen; what cannot be looked at will be refused, with the reason, by whoever reads it."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _summary(

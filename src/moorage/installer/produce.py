@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING
 import moorage
 from moorage.assets import graph, keys, overlay, resolve, store
 from moorage.config import findings, load
+from moorage.installer import aside
 
 if TYPE_CHECKING:
+    from moorage.assets import values
     from moorage.config import model
+    from moorage.platforms import contract
 
 INSTALL_CONFIG = "install-config.yaml"
 
@@ -30,6 +33,15 @@ IGNITION_CONFIGS = (
     "kubeadmin_password",
     "metadata",
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Wish:
+    """What is asked for: the install-config, the warnings that it deserves, and the release to install."""
+
+    config: model.InstallConfig
+    warnings: tuple[findings.Finding, ...]
+    release: values.Release
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,12 +60,12 @@ def modules() -> Sequence[ModuleType]:
     return (cluster, tls, kubeconfigs, *manifests.MODULES, ignition)
 
 
-def whole_graph() -> graph.Graph:
-    """The graph with its inputs, as `graph` draws it and `produce` runs it."""
+def inputs() -> dict[str, type]:
+    """What the graph stands on, by name and type."""
     from moorage.assets import bootstrap, platform, values
     from moorage.config import model
 
-    inputs: dict[str, type] = {
+    return {
         "install_config": model.InstallConfig,
         "platform": platform.Manifests,
         "release": values.Release,
@@ -62,7 +74,21 @@ def whole_graph() -> graph.Graph:
         "invoker": str,
         "bootstrap_overrides": bootstrap.Overrides,
     }
-    return graph.collect(modules(), inputs)
+
+
+def whole_graph() -> graph.Graph:
+    """The graph with its inputs, as `graph` draws it and `produce` runs it."""
+    return graph.collect(modules(), inputs())
+
+
+def wish(root: Path, environ: Mapping[str, str] = os.environ) -> Wish:
+    """The install-config in ``root`` and the release that it and the environment ask for. Changes nothing."""
+    from moorage.assets import releases
+    from moorage.platforms import registry
+
+    config, warnings = load.read(root / INSTALL_CONFIG, registry.stanzas())
+    release = releases.choose(config.control_plane.architecture, environ)
+    return Wish(config, tuple(warnings), release)
 
 
 def produce(
@@ -73,36 +99,61 @@ def produce(
     moment: datetime.datetime | None = None,
 ) -> Produced:
     """Compute ``targets`` in ``root`` and write their files. Nothing is changed when anything is wrong."""
-    from moorage.assets import bootstrap, releases
+    wanted = wish(root, environ)
+    aside.finish(root)
+    with store.opened(root) as directory:
+        return within(directory, wanted, targets, key_source, environ, moment)
+
+
+def within(
+    directory: store.Store,
+    wanted: Wish,
+    targets: Sequence[str],
+    key_source: keys.KeySource,
+    environ: Mapping[str, str] = os.environ,
+    moment: datetime.datetime | None = None,
+) -> Produced:
+    """`produce` for those who hold the directory already and go on holding it."""
+    from moorage.assets import bootstrap
     from moorage.platforms import registry
 
     moment = (moment or datetime.datetime.now(datetime.UTC)).replace(microsecond=0)
-    config, warnings = load.read(root / INSTALL_CONFIG, registry.stanzas())
-    release = releases.choose(config.control_plane.architecture, environ)
-    invoker = environ.get("OPENSHIFT_INSTALL_INVOKER") or "user"
-    causes = {
-        INSTALL_CONFIG: _digest(config.to_dict()),
-        "the release image": _digest(dataclasses.asdict(release)),
-        "moorage itself": moorage.__version__,
-    }
-    with store.opened(root) as directory:
-        result = resolve.run(
-            whole_graph(),
-            directory,
-            inputs={
-                "install_config": config,
-                "platform": registry.manifests(config.platform.name),
-                "release": release,
-                "key_source": key_source,
-                "moment": moment,
-                "invoker": invoker,
-                "bootstrap_overrides": bootstrap.overrides(environ),
-            },
-            targets=targets,
-            causes=causes,
-            stamp=f"{moment:%Y%m%dT%H%M%SZ}",
-        )
-    return Produced(config, tuple(warnings), result)
+    config = wanted.config
+    result = resolve.run(
+        whole_graph(),
+        directory,
+        inputs={
+            "install_config": config,
+            "platform": registry.manifests(config.platform.name),
+            "release": wanted.release,
+            "key_source": key_source,
+            "moment": moment,
+            "invoker": environ.get("OPENSHIFT_INSTALL_INVOKER") or "user",
+            "bootstrap_overrides": bootstrap.overrides(environ),
+        },
+        targets=targets,
+        causes={
+            INSTALL_CONFIG: _digest(config.to_dict()),
+            "the release image": _digest(dataclasses.asdict(wanted.release)),
+            "moorage itself": moorage.__version__,
+        },
+        stamp=f"{moment:%Y%m%dT%H%M%SZ}",
+    )
+    return Produced(config, wanted.warnings, result)
+
+
+def cluster(produced: Produced) -> contract.Cluster:
+    """The cluster to be built, from a run that had `boot_configs` among its targets."""
+    from moorage.platforms import contract
+
+    values = produced.result.values
+    return contract.Cluster(
+        config=produced.config,
+        cluster_id=values["cluster_id"],
+        release=values["release"],
+        endpoints=values["endpoints"],
+        ignition=values["boot_configs"],
+    )
 
 
 def _digest(content: object) -> str:

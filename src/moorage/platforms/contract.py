@@ -125,4 +125,10 @@ class Remnant:
 class Destroy(Protocol):
     """`destroy.py`: finds by mark, on the platform, what belongs to a cluster. Never by journal, never by guess."""
 
+    SETTLE: float
+    """Cloud seconds that a thing may exist before `discover` sees it: an empty answer is doubted for so long."""
+
     def discover(self, metadata: Metadata, scope: Scope, around: Surroundings) -> Sequence[Remnant]: ...
+
+    def secrets(self, metadata: Metadata, around: Surroundings) -> Sequence[secret.Secret]:
+        """Credentials that must never reach journal or log, as in `Infra`."""
