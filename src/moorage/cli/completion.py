@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
 
 from moorage.cli import talk
 
 
-def add(verbs: Any, shared: argparse.ArgumentParser) -> None:
-    command = verbs.add_parser("completion", parents=[shared], help="print a completion script for your shell")
+def add(command: argparse.ArgumentParser, _: argparse.ArgumentParser) -> None:
     command.add_argument("shell", choices=("bash", "zsh", "fish"))
     command.set_defaults(run=run)
 

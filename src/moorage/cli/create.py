@@ -9,16 +9,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moorage.cli import create_cluster, create_install_config, talk
+from moorage.cli import create_cluster, create_install_config, early, talk
 
 if TYPE_CHECKING:
     from moorage.installer import produce
 
-_STATE = ".moorage_state.json"
 
-
-def add(verbs: Any, shared: argparse.ArgumentParser) -> None:
-    command = verbs.add_parser("create", help="make an install-config, manifests, Ignition configs or a whole cluster")
+def add(command: argparse.ArgumentParser, shared: argparse.ArgumentParser) -> None:
     kinds = command.add_subparsers(title="what to create", metavar="WHAT", required=True)
     create_install_config.add(kinds, shared)
     _asset_command(
@@ -47,13 +44,7 @@ def _make(arguments: argparse.Namespace, voice: talk.Voice, targets: str, then: 
     # A second of work leaves nothing worth collecting, and looking for it would take a tenth of that second.
     gc.disable()
     root = Path(arguments.dir)
-    # Keys first: their threads work while everything else is still being imported.
-    from moorage.assets import keys
-
-    wanted = _there(root / "install-config.yaml")
-    source = keys.KeySource(len(keys.NAMES) if wanted and not _there(root / _STATE) else 0)
-    if wanted:
-        voice.log_to(root)
+    source = early.key_source(root, voice)
 
     from moorage.installer import produce
 
@@ -64,14 +55,6 @@ def _make(arguments: argparse.Namespace, voice: talk.Voice, targets: str, then: 
         voice.info(note)
     _summary(arguments, voice, produced, time.monotonic() - started, then)
     return 0
-
-
-def _there(path: Path) -> bool:
-    """Whether it can be seen; what cannot be looked at will be refused, with the reason, by whoever reads it."""
-    try:
-        return path.exists()
-    except OSError:
-        return False
 
 
 def _summary(

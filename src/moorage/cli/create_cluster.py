@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moorage.cli import talk
+from moorage.cli import early, talk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from moorage.engine import flow
     from moorage.installer import story
     from moorage.platforms import contract
-
-_STATE = ".moorage_state.json"
 
 
 def add(kinds: Any, shared: argparse.ArgumentParser) -> None:
@@ -41,13 +39,7 @@ def add(kinds: Any, shared: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, voice: talk.Voice) -> int:
     started = time.monotonic()
     root = Path(arguments.dir)
-    configured = (root / "install-config.yaml").exists()
-    if configured:
-        voice.log_to(root)
-    # Keys first: their threads work while everything else is still being imported.
-    from moorage.assets import keys
-
-    source = keys.KeySource(len(keys.NAMES) if configured and not (root / _STATE).exists() else 0)
+    source = early.key_source(root, voice)
 
     from moorage.engine import clock as clocks
     from moorage.installer import story

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from moorage import errors
 from moorage.cli import create_cluster, talk
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from moorage.platforms import contract
 
 
-def add(verbs: Any, shared: argparse.ArgumentParser) -> None:
-    command = verbs.add_parser("destroy", help="remove a cluster, or its bootstrap machine, without a trace")
+def add(command: argparse.ArgumentParser, shared: argparse.ArgumentParser) -> None:
     scopes = command.add_subparsers(title="what to destroy", metavar="WHAT", required=True)
     for scope, text in (("cluster", "remove everything that the cluster owns"), ("bootstrap", "remove the bootstrap")):
         kind = scopes.add_parser(scope, parents=[shared], help=text, description=f"{text.capitalize()}.")

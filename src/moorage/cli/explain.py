@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
 
 from moorage.cli import talk
 
 
-def add(verbs: Any, shared: argparse.ArgumentParser) -> None:
-    command = verbs.add_parser("explain", parents=[shared], help="describe a field of the install-config")
+def add(command: argparse.ArgumentParser, _: argparse.ArgumentParser) -> None:
     command.add_argument("path", help="installconfig, or a field such as installconfig.networking.clusterNetwork")
     command.add_argument("-o", "--output", choices=("text", "json"), default="text")
     command.set_defaults(run=run)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from moorage.cli import talk
 
 
-def add(verbs: Any, shared: argparse.ArgumentParser) -> None:
-    command = verbs.add_parser("graph", parents=[shared], help="draw the asset graph")
+def add(command: argparse.ArgumentParser, _: argparse.ArgumentParser) -> None:
     command.add_argument("-o", "--output", choices=("mermaid", "dot", "json"), default="mermaid")
     command.add_argument("--output-file", metavar="FILE", help="write there instead of to stdout")
     command.set_defaults(run=run)

@@ -65,10 +65,9 @@ def parser(words: Container[str] = COMMANDS) -> argparse.ArgumentParser:
     _global_flags(root, ".", "info")
     verbs = root.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=argparse.ArgumentParser)
     for name, text in COMMANDS.items():
+        command = verbs.add_parser(name, help=text, parents=[shared])
         if name in words:
-            importlib.import_module(f"moorage.cli.{name.replace('-', '_')}").add(verbs, shared)
-        else:
-            verbs.add_parser(name, help=text)
+            importlib.import_module(f"moorage.cli.{name.replace('-', '_')}").add(command, shared)
     return root
 
 

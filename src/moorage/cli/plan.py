@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from moorage import errors
 from moorage.cli import talk
@@ -16,12 +16,9 @@ if TYPE_CHECKING:
 _STATE = ".moorage_state.json"
 
 
-def add(verbs: Any, shared: argparse.ArgumentParser) -> None:
-    command = verbs.add_parser(
-        "plan",
-        parents=[shared],
-        help="show every resource that create cluster would make, without making any",
-        description="Shows every resource in order, with its expected time, the limits it touches and what is reused.",
+def add(command: argparse.ArgumentParser, _: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Shows every resource in order, with its expected time, the limits it touches and what is reused."
     )
     command.add_argument("-o", "--output", choices=("text", "json", "mermaid", "dot"), default="text")
     command.set_defaults(run=run)

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from moorage.cli import talk
 
@@ -14,13 +14,8 @@ if TYPE_CHECKING:
     from moorage.installer import status
 
 
-def add(verbs: Any, shared: argparse.ArgumentParser) -> None:
-    command = verbs.add_parser(
-        "status",
-        parents=[shared],
-        help="how far create cluster or destroy cluster is",
-        description="Shows the stage, what is running, what failed, and for how long.",
-    )
+def add(command: argparse.ArgumentParser, _: argparse.ArgumentParser) -> None:
+    command.description = "Shows the stage, what is running, what failed, and for how long."
     command.add_argument("-o", "--output", choices=("text", "json"), default="text")
     command.set_defaults(run=run)
 

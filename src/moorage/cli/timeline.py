@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 from moorage import errors
 from moorage.cli import talk
@@ -13,13 +12,8 @@ from moorage.cli import talk
 _PAGE = "timeline.html"
 
 
-def add(verbs: Any, shared: argparse.ArgumentParser) -> None:
-    command = verbs.add_parser(
-        "timeline",
-        parents=[shared],
-        help="draw when each resource was made, retried, failed or removed",
-        description="Draw what happened when, also while it goes on or after a failure.",
-    )
+def add(command: argparse.ArgumentParser, _: argparse.ArgumentParser) -> None:
+    command.description = "Draw what happened when, also while it goes on or after a failure."
     command.add_argument(
         "-o", "--output", choices=("html", "json"), default="html", help="a page, or facts for scripts"
     )

@@ -6,14 +6,12 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from moorage import errors
 from moorage.cli import talk
 
 
-def add(verbs: Any, shared: argparse.ArgumentParser) -> None:
-    command = verbs.add_parser("validate", parents=[shared], help="check an install-config without changing anything")
+def add(command: argparse.ArgumentParser, _: argparse.ArgumentParser) -> None:
     command.add_argument("file", nargs="?", help="file to check, - for stdin (default: install-config.yaml in --dir)")
     command.add_argument("-o", "--output", choices=("text", "json"), default="text")
     command.set_defaults(run=run)

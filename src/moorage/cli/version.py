@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
 
 import moorage
 from moorage.cli import talk
 
 
-def add(verbs: Any, shared: argparse.ArgumentParser) -> None:
-    command = verbs.add_parser("version", parents=[shared], help="print the version and the release it installs")
+def add(command: argparse.ArgumentParser, _: argparse.ArgumentParser) -> None:
     command.add_argument("-o", "--output", choices=("text", "json"), default="text")
     command.set_defaults(run=run)
 

@@ -19,8 +19,7 @@ _BOOTSTRAP = "bootstrap-complete"
 _INSTALL = "install-complete"
 
 
-def add(verbs: Any, shared: argparse.ArgumentParser) -> None:
-    command = verbs.add_parser("wait-for", help="wait until a cluster's bootstrap or installation is complete")
+def add(command: argparse.ArgumentParser, shared: argparse.ArgumentParser) -> None:
     kinds = command.add_subparsers(title="what to wait for", metavar="WHAT", required=True)
     _event(kinds, shared, _BOOTSTRAP, run_bootstrap, "wait until the bootstrap machine is not needed any more")
     _event(kinds, shared, _INSTALL, run_install, "wait until the cluster is installed and at rest")

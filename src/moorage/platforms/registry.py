@@ -81,7 +81,8 @@ def _offered(name: str, module: str, otherwise: str) -> ModuleType:
     _load(name, package)
     if importlib.util.find_spec(f"{package}.{module}") is None:
         raise NotOffered(
-            f"moorage makes nothing on platform {name!r}, so there is no {module} for it", remedy=otherwise
+            f"moorage makes nothing on platform {name!r}, so there is nothing to plan, create or destroy there",
+            remedy=otherwise,
         )
     return _load(name, package, module)
 
