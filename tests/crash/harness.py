@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,6 +27,7 @@ from tests.crash.filecloud import server
 
 ROOT = Path(__file__).parents[2]
 SPEED = "300"
+EPOCH = str(time.time())
 PLUGIN = "filecloud=tests.crash.filecloud"
 CONFIG = INSTALL_CONFIG.replace("none: {}", "filecloud: {}")
 
@@ -35,7 +37,12 @@ Inventory = list[dict[str, Any]]
 def environment(**more: str) -> dict[str, str]:
     """The installer's surroundings, without the cloud's address."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENSHIFT_", "FILECLOUD_"))}
-    ours = {"PYTHONPATH": str(ROOT), "MOORAGE_PLATFORMS": PLUGIN, "MOORAGE_CLOCK_SPEED": SPEED}
+    ours = {
+        "PYTHONPATH": str(ROOT),
+        "MOORAGE_PLATFORMS": PLUGIN,
+        "MOORAGE_CLOCK_SPEED": SPEED,
+        "MOORAGE_CLOCK_EPOCH": EPOCH,
+    }
     return {**kept, **ours, **more}
 
 

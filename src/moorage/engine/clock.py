@@ -1,8 +1,9 @@
 """The one source of time: every sleep, timeout and deadline of the product is taken from a `Clock`.
 
 A clock counts cloud seconds, which may pass N times faster than real ones (``MOORAGE_CLOCK_SPEED=N``), so that an hour
-of provisioning can be tried in seconds. It also carries the wish to stop: every sleeper wakes at once and raises
-`Interrupted`, which is why nothing else in the product may sleep.
+of provisioning can be tried in seconds. Processes that share a cloud share its date too, if they are told when its time
+began to run faster (``MOORAGE_CLOCK_EPOCH``, in Unix seconds). The clock also carries the wish to stop: every sleeper
+wakes at once and raises `Interrupted`, which is why nothing else in the product may sleep.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from moorage import errors as top
 from moorage.engine import errors
 
 SPEED = "MOORAGE_CLOCK_SPEED"
+EPOCH = "MOORAGE_CLOCK_EPOCH"
 
 # A socket does real work on a real machine however fast the cloud's time runs; below this a sped-up time-out would
 # report a dead peer that is merely being scheduled.
@@ -34,17 +36,30 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Clock:
         speed = math.nan
     if not (math.isfinite(speed) and speed > 0):
         raise top.ConfigError(f"{SPEED}={text!r} is not a positive number", remedy=f"unset {SPEED}, or set it to 1")
-    return Clock(speed)
+    return Clock(speed, _epoch((os.environ if environ is None else environ).get(EPOCH, "").strip()))
+
+
+def _epoch(text: str) -> datetime.datetime | None:
+    if not text:
+        return None
+    try:
+        found = datetime.datetime.fromtimestamp(float(text), datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        found = None
+    if found is None or found > datetime.datetime.now(datetime.UTC):
+        raise top.ConfigError(f"{EPOCH}={text!r} is not a moment in the past", remedy=f"unset {EPOCH}")
+    return found
 
 
 class Clock:
     """Cloud time. Safe to share between threads."""
 
-    def __init__(self, speed: float = 1.0) -> None:
+    def __init__(self, speed: float = 1.0, epoch: datetime.datetime | None = None) -> None:
         self.speed = speed
         self._stop = threading.Event()
         self._real_start = time.monotonic()
-        self._wall_start = datetime.datetime.now(datetime.UTC)
+        real = datetime.datetime.now(datetime.UTC)
+        self._wall_start = real if epoch is None else epoch + (real - epoch) * speed
 
     def now(self) -> float:
         """Cloud seconds since the clock was made; never runs backwards."""

@@ -84,7 +84,7 @@ def makespan(needs: graph.Needs, seconds: Mapping[str, float], workers: int) -> 
 
 
 def spans(entries: Iterable[journal.Entry]) -> list[Span]:
-    """The journal's events, gathered into spans in order of their start.
+    """The journal's events, gathered into spans, attempt after attempt, in order of their start.
 
     There is one for each resource and attempt, and another one if the attempt also rolled the resource back.
     """
@@ -108,7 +108,8 @@ def spans(entries: Iterable[journal.Entry]) -> list[Span]:
             message=entry.message or (before.message if before and over else ""),
             waiting_for=entry.waiting_for,
         )
-    return sorted(found, key=lambda span: (span.started, span.resource))
+    # By attempt first: the wall's clock may have been set back between two runs.
+    return sorted(found, key=lambda span: (span.attempt, span.started, span.resource))
 
 
 def observed(seen: Iterable[Span]) -> dict[str, float]:

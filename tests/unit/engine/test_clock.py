@@ -128,3 +128,19 @@ def test_a_manual_clock_wakes_only_those_whose_moment_has_come():
     clock.advance(4)
     threads["b"].join(10)
     assert order == ["a", "b"]
+
+
+def test_two_processes_that_know_the_epoch_agree_on_the_date() -> None:
+    epoch = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=10)
+    environ = {"MOORAGE_CLOCK_SPEED": "1000", "MOORAGE_CLOCK_EPOCH": str(epoch.timestamp())}
+
+    first, second = clocks.from_environment(environ), clocks.from_environment(environ)
+
+    assert first.wall() <= second.wall()
+    assert second.wall() - epoch > datetime.timedelta(seconds=10_000)
+
+
+@pytest.mark.parametrize("text", ["soon", "1e300", "99999999999"])
+def test_an_epoch_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(top.ConfigError, match="is not a moment in the past"):
+        clocks.from_environment({"MOORAGE_CLOCK_EPOCH": text})

@@ -123,3 +123,19 @@ def test_a_journal_that_was_only_just_opened_is_nothing_begun(
 ) -> None:
     with pytest.raises(errors.JournalError, match="nothing was begun"):
         status.read(tmp_path, clock.wall())
+
+
+def test_a_wall_clock_that_was_set_back_does_not_confuse_the_runs(tmp_path: Path, journal: journals.Journal) -> None:
+    late = clocks.ManualClock(wall=datetime.datetime(2026, 5, 4, 12, tzinfo=datetime.UTC))
+    early = clocks.ManualClock(wall=datetime.datetime(2026, 5, 4, 11, tzinfo=datetime.UTC))
+    with pytest.raises(errors.Terminal), begun(journal, late).stage("infrastructure"):
+        raise errors.Terminal("no room")
+    second = begun(journal, early)
+    with second.stage("infrastructure"):
+        early.advance(5)
+    second.end("finished")
+    journal.close()
+
+    found = status.read(tmp_path, early.wall())
+
+    assert [(item.name, item.state, item.seconds) for item in found.stages] == [("infrastructure", "finished", 5)]
