@@ -50,7 +50,7 @@ def mcs_files(cluster_dir: Path, work: Path) -> tuple[Path, Path]:
     return paths
 
 
-@pytest.mark.needs("ignition", "unshare")
+@pytest.mark.needs("ignition", "unshare", "root")
 @pytest.mark.parametrize("role", ["master", "worker"])
 def test_pointer_fetches_from_the_machine_config_server(cluster_dir: Path, work: Path, role: str) -> None:
     root = ignition.prepare(work)
@@ -65,7 +65,7 @@ def test_pointer_fetches_from_the_machine_config_server(cluster_dir: Path, work:
     assert all("application/vnd.coreos.ignition+json" in accept for _, accept in asked)
 
 
-@pytest.mark.needs("ignition", "unshare")
+@pytest.mark.needs("ignition", "unshare", "root")
 def test_pointer_refuses_a_server_of_another_ca(cluster_dir: Path, work: Path) -> None:
     root = ignition.prepare(work)
     cert, key = work / "other.crt", work / "other.key"
@@ -87,7 +87,7 @@ def test_pointer_refuses_a_server_of_another_ca(cluster_dir: Path, work: Path) -
     assert not (root / "etc/from-mcs").exists()
 
 
-@pytest.mark.needs("ignition", "unshare")
+@pytest.mark.needs("ignition", "unshare", "root")
 def test_bootstrap_writes_everything(cluster_dir: Path, work: Path) -> None:
     root = ignition.prepare(work)
 

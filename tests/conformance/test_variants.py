@@ -54,7 +54,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.needs("ignition-validate", "ignition", "unshare")
+@pytest.mark.needs("ignition-validate")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_real_readers_accept(ready_dir: Path, make: Callable[..., produce.Produced], variant: str) -> None:
     more, environ = VARIANTS[variant]
