@@ -25,10 +25,12 @@ def add(command: argparse.ArgumentParser, _: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, voice: talk.Voice) -> int:
     from moorage.assets import store
+    from moorage.engine import clock as clocks
     from moorage.engine import journal as journals
     from moorage.installer import metadata, timeline
 
     root = Path(arguments.dir)
+    now = clocks.from_environment().wall()
     path = root / metadata.JOURNAL
     if not path.exists():
         raise errors.StoreError(
@@ -37,9 +39,9 @@ def run(arguments: argparse.Namespace, voice: talk.Voice) -> int:
         )
     with journals.Journal(path, create=False) as journal:
         if arguments.output == "json":
-            text = json.dumps(timeline.summary(journal), indent=1) + "\n"
+            text = json.dumps(timeline.summary(journal, now=now), indent=1) + "\n"
         else:
-            text = timeline.page(journal, title=_cluster(root / metadata.FILE))
+            text = timeline.page(journal, title=_cluster(root / metadata.FILE), now=now)
     if arguments.output == "json" and not arguments.output_file:
         print(text, end="")
         return 0
