@@ -37,7 +37,8 @@ class Holder:
 
 def _ourselves() -> Holder:
     # Only the words before the first option: a value behind one may be a secret.
-    words = [pathlib.PurePath(sys.argv[0]).name, *sys.argv[1:]]
+    program = pathlib.PurePath(sys.argv[0]).name
+    words = ["moorage" if program == "__main__.py" else program, *sys.argv[1:]]
     plain = [word for index, word in enumerate(words) if not any(w.startswith("-") for w in words[: index + 1])]
     return Holder(
         pid=os.getpid(),
