@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from moorage import errors
-from moorage.assets import values
+from moorage.assets import keys, values
 
 CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
 SERVER = ExtendedKeyUsageOID.SERVER_AUTH
@@ -57,7 +57,7 @@ def authority(
 def leaf(shape: Leaf, key: rsa.RSAPrivateKey, issuer: values.CertKey, end: datetime.datetime) -> str:
     """A certificate signed by ``issuer``, valid from the moment its issuer is, PEM."""
     ca = parse(issuer.cert)
-    ca_key = private_key(issuer.key)
+    ca_key = keys.load(issuer.key)
     subject = x509.Name(
         [
             *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in shape.organizations),
@@ -93,13 +93,6 @@ def _common_name(text: str) -> x509.NameAttribute[str]:
 def parse(pem: str) -> x509.Certificate:
     """The first certificate in ``pem``."""
     return x509.load_pem_x509_certificate(pem.encode())
-
-
-def private_key(pem: str) -> rsa.RSAPrivateKey:
-    key = serialization.load_pem_private_key(pem.encode(), None, unsafe_skip_rsa_key_validation=True)
-    if not isinstance(key, rsa.RSAPrivateKey):
-        raise errors.MoorageError("only RSA keys can sign cluster certificates")
-    return key
 
 
 def public_pem(key: rsa.RSAPrivateKey) -> str:

@@ -127,10 +127,10 @@ def dump(key: rsa.RSAPrivateKey) -> str:
 
 
 def load(pem: str) -> rsa.RSAPrivateKey:
-    """A key of our own state."""
+    """A key of our own state, or one of the user's that `provided` has found sound."""
     from cryptography.hazmat.primitives import serialization
 
-    # Our own state, 0600: checking the primes again would cost as much as everything else in a second run.
+    # Checking the primes again would cost as much as everything else in a second run.
     key = serialization.load_pem_private_key(pem.encode(), None, unsafe_skip_rsa_key_validation=True)
     if not isinstance(key, rsa.RSAPrivateKey):
         raise ValueError("not an RSA private key")

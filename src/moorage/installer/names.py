@@ -243,10 +243,12 @@ def _read(reply: bytes, name: str, kind: int) -> Answer:
         elif record_kind == kind and len(data) == (4 if kind == _A else 16):
             addresses.setdefault(owner, []).append(str(ipaddress.ip_address(data)))
     end = name.rstrip(".").lower()
-    for _ in range(_LONGEST_CHAIN):
+    for _ in range(_LONGEST_CHAIN + 1):
         if end not in aliases:
             break
         end = aliases[end]
+    else:
+        raise _UselessReplyError("with aliases that lead in a circle")
     if end in addresses:
         return Answer(True, tuple(addresses[end]))
     moved = end if end != name.rstrip(".").lower() and code != _NXDOMAIN else ""

@@ -269,11 +269,12 @@ class Zone:
         forged = bytes([query[0] ^ 1, *answer[1:]]).replace(b"\x7f", b"\x7e")
         return [forged, answer] if self.forged_first else [answer]
 
-    def _found(self, name: str, kind: int) -> list[Record]:
+    def _found(self, name: str, kind: int, told: tuple[str, ...] = ()) -> list[Record]:
         found = [record for record in self.records if record[0] == name and record[1] in (kind, CNAME)]
         if self.whole_answer:
-            for target in [value for _, record_kind, value in found if record_kind == CNAME and value != name]:
-                found += self._found(target, kind)
+            for target in [value for _, record_kind, value in found if record_kind == CNAME]:
+                if target not in (name, *told):
+                    found += self._found(target, kind, (name, *told))
         return found
 
 
