@@ -1,0 +1,152 @@
+"""How controllers work: what they hear of, in which order they look, and what becomes of failures."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+
+import pytest
+
+from moorage.lab.kube import loop, problem, store
+from tests.unit.lab.kube import controllers_world as worlds
+
+KEY = worlds.WIDGETS.key
+
+
+def _nothing() -> list[str]:
+    return []
+
+
+def test_a_key_heard_of_many_times_is_looked_at_once() -> None:
+    async def told() -> None:
+        world = worlds.World()
+        seen: list[str] = []
+        working = loop.Loop[str](world.api, "test", lambda key: seen.append(key), _nothing, pause=1)
+        working.follow(KEY, lambda event: [event.name[1]])
+        working.start()
+        for number in range(5):
+            world.widget("a", labels={"n": str(number)})
+        await _until(lambda: working.idle and seen)
+        assert seen == ["a"]
+        await working.stop()
+
+    worlds.story(told())
+
+
+async def _until(true: object) -> None:
+    async with asyncio.timeout(worlds.PATIENCE):
+        while not true():
+            await asyncio.sleep(0.002)
+
+
+def test_it_begins_with_everything() -> None:
+    async def told() -> None:
+        world = worlds.World()
+        seen: list[str] = []
+        working = loop.Loop[str](world.api, "test", lambda key: seen.append(key), lambda: ["a", "b"])
+        working.start()
+        await _until(lambda: seen == ["a", "b"])
+        await working.stop()
+
+    worlds.story(told())
+
+
+def test_the_earlier_of_two_times_counts() -> None:
+    async def told() -> None:
+        world = worlds.World()
+        seen: list[tuple[str, int]] = []
+        began = world.clock.now()
+        working = loop.Loop[str](
+            world.api, "test", lambda key: seen.append((key, round(world.clock.now() - began, -1))), _nothing
+        )
+        working.start()
+        working.offer("late", 100)
+        working.offer("a", 60)
+        working.offer("a", 20)
+        working.offer("a", 90)
+        await _until(lambda: len(seen) == 2)
+        assert seen[0][0] == "a"
+        assert 20 <= seen[0][1] < 60
+        assert seen[1][0] == "late"
+        await working.stop()
+
+    worlds.story(told())
+
+
+def test_a_refusal_is_tried_again_ever_more_rarely_and_holds_nobody_up(caplog: pytest.LogCaptureFixture) -> None:
+    async def told() -> None:
+        world = worlds.World()
+        tries: list[float] = []
+        others: list[str] = []
+
+        def reconcile(key: str) -> None:
+            if key == "broken":
+                raise ZeroDivisionError
+            if key != "bad":
+                others.append(key)
+                return
+            tries.append(world.clock.now())
+            if len(tries) < 6:
+                raise problem.conflict("", "widgets", key)
+
+        working = loop.Loop[str](world.api, "test", reconcile, lambda: ["bad", "broken", "good"])
+        working.start()
+        with caplog.at_level(logging.CRITICAL):
+            await _until(lambda: len(tries) == 6)
+        gaps = [later - earlier for earlier, later in itertools.pairwise(tries)]
+        assert gaps[0] < gaps[-1]
+        assert gaps[-1] >= 8
+        assert others == ["good"]
+        await working.stop()
+
+    worlds.story(told())
+
+
+def test_a_loop_too_slow_for_its_watch_looks_at_everything_again() -> None:
+    async def told() -> None:
+        world = worlds.World()
+        small = store.Store(keep=2)
+        world.api.store = small
+        seen: list[str] = []
+        working = loop.Loop[str](
+            world.api,
+            "test",
+            lambda key: seen.append(key),
+            lambda: [name for _, name in small.names(KEY)],
+        )
+        working.follow(KEY, lambda event: [event.name[1]])
+        working.start()
+        for number in range(20):
+            small.put(KEY, ("default", f"w{number:02}"), {"metadata": {"name": f"w{number:02}"}})
+        await _until(lambda: len(seen) == 20)
+        small.put(KEY, ("default", "later"), {"metadata": {"name": "later"}})
+        await _until(lambda: "later" in seen)
+        await working.stop()
+
+    worlds.story(told())
+
+
+def test_an_idle_loop_sleeps() -> None:
+    async def told() -> None:
+        world = worlds.World()
+        working = loop.Loop[str](world.api, "test", lambda key: None, _nothing)
+        working.follow(KEY, lambda event: [event.name[1]])
+        working.start()
+        await asyncio.sleep(0.02)
+        woken = 0
+        running = asyncio.get_running_loop()
+        original = running.call_soon
+
+        def counting(*args: object, **kwargs: object) -> object:
+            nonlocal woken
+            woken += 1
+            return original(*args, **kwargs)
+
+        running.call_soon = counting
+        await asyncio.sleep(0.05)
+        # Our own sleep ends; nothing else stirs.
+        assert woken <= 3
+        await working.stop()
+
+    worlds.story(told())
