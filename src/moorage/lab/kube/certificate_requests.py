@@ -43,10 +43,10 @@ def prepare_create(_api: apis.Api, content: Object, user: users.User | None) -> 
         spec.update(users.to_json(user))
     content["status"] = {}
     name = content["metadata"].get("name", "")
-    _forbid_masters(name, spec)
     causes = list(_spec_wrongs(spec))
     if causes:
         raise problem.invalid(certificates.GROUP, _KIND, name, causes)
+    _forbid_masters(name, spec)
 
 
 def prepare_update(

@@ -24,20 +24,35 @@ _EVERYTHING: Rules = (
 )
 # What the garbage collector changes, which gives nothing to anybody.
 _HARMLESS = ("finalizers", "ownerReferences", "managedFields", "resourceVersion", "generation", "selfLink")
+_BINDINGS = (rbac.ROLE_BINDINGS, rbac.CLUSTER_ROLE_BINDINGS)
 
 
 def check(
     api: apis.Api, user: users.User | None, key: kinds.Key, namespace: str, before: Object | None, after: Object
 ) -> None:
     """Refuse a role or binding that hands out more than the user holds; ``before`` is None for a new one."""
+    if user is not None and before is not None and key in _BINDINGS:
+        _keep_reference(before, after)
     if user is None or users.MASTERS in user.groups or key[0] != rbac.GROUP:
         return
     if before is not None and _essence(before) == _essence(after):
         return
     if key in (rbac.ROLES, rbac.CLUSTER_ROLES):
         _check_role(api, user, key, namespace, before, after)
-    elif key in (rbac.ROLE_BINDINGS, rbac.CLUSTER_ROLE_BINDINGS):
+    elif key in _BINDINGS:
         _check_binding(api, user, key, namespace, after)
+
+
+def _keep_reference(before: Object, after: Object) -> None:
+    """A binding is to one role for good: who could approve of the first has not seen the second."""
+    new = after.get("roleRef") or {}
+    if new == before.get("roleRef"):
+        return
+    fields = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
+    told = ", ".join(f"{word}:{json.dumps(new.get(field, ''), ensure_ascii=False)}" for word, field in fields)
+    message = f"Invalid value: rbac.RoleRef{{{told}}}: cannot change roleRef"
+    cause = problem.Cause("FieldValueInvalid", message, "roleRef")
+    raise problem.invalid(rbac.GROUP, after["kind"], after["metadata"]["name"], [cause])
 
 
 def _check_role(
