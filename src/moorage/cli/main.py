@@ -24,6 +24,8 @@ COMMANDS = {
     "timeline": "draw when each resource was made, retried, failed or removed",
     "explain": "describe a field of the install-config",
     "graph": "draw the asset graph",
+    "lab": "start, look into and break a simulated datacentre on this machine",
+    "demo": "install a cluster in the lab, before your eyes",
     "version": "print the version and the release it installs",
     "completion": "print a completion script for your shell",
 }

@@ -32,10 +32,11 @@ def _event(kinds: Any, shared: argparse.ArgumentParser, name: str, run: Any, tex
 
 
 def run_bootstrap(arguments: argparse.Namespace, voice: talk.Voice) -> int:
-    from moorage.installer import durations, waiting
+    from moorage.installer import awaited, durations, waiting
 
     def wait(clock: clocks.Clock) -> dict[str, object]:
-        waiting.bootstrap_complete(Path(arguments.dir), clock, os.environ, _sayer(voice))
+        with awaited.journaled(Path(arguments.dir), "bootstrap", clock, _sayer(voice)) as say:
+            waiting.bootstrap_complete(Path(arguments.dir), clock, os.environ, say)
         voice.info(f"the bootstrap is complete after {durations.words(clock.now())}; its machine may go")
         voice.info(f"next: {_command(_INSTALL, arguments.dir)}")
         return {}
@@ -44,10 +45,11 @@ def run_bootstrap(arguments: argparse.Namespace, voice: talk.Voice) -> int:
 
 
 def run_install(arguments: argparse.Namespace, voice: talk.Voice) -> int:
-    from moorage.installer import durations, waiting
+    from moorage.installer import awaited, durations, waiting
 
     def wait(clock: clocks.Clock) -> dict[str, object]:
-        installed = waiting.install_complete(Path(arguments.dir), clock, os.environ, _sayer(voice))
+        with awaited.journaled(Path(arguments.dir), "install", clock, _sayer(voice)) as say:
+            installed = waiting.install_complete(Path(arguments.dir), clock, os.environ, say)
         voice.info(f"{installed.version or 'the cluster'} is installed after {durations.words(clock.now())}")
         summary(installed, voice)
         return {

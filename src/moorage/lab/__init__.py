@@ -8,11 +8,13 @@ product, because a shared misreading would hide itself.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
+from typing import TYPE_CHECKING
 
 from moorage import errors
-from moorage.engine import clock as clocks
+
+if TYPE_CHECKING:
+    from moorage.engine import clock as clocks
 
 _HERE = ipaddress.ip_network("127.0.0.0/8")
 
@@ -34,6 +36,9 @@ def loopback(address: str) -> str:
 
 async def sleep(clock: clocks.Clock, seconds: float) -> None:
     """Let cloud seconds pass without holding up the event loop, as `Clock.sleep` would."""
+    # Imported here, so that `client`, which talks to a lab without being one, costs no more than an HTTP request.
+    import asyncio
+
     deadline = clock.deadline(seconds)
     while (left := deadline.remaining()) > 0:
         await asyncio.sleep(left / clock.speed)

@@ -24,6 +24,10 @@ from moorage.engine import clock as clocks
 _CHUNK = 64 * 1024
 _LONGEST_STATUS_LINE = 4096
 _CONNECT_SECONDS = 5.0
+# A thousand machines that are switched on together connect together.
+_BACKLOG = 1024
+# However fast the cloud's time runs, a member is not checked more often than this (real seconds).
+_FASTEST_CHECK = 0.25
 _UNCHECKED = "not checked yet"
 
 _Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -145,7 +149,7 @@ class _Watched:
             if self._against >= (self._check.fall if self.healthy else self._check.rise):
                 self.healthy = not self.healthy
                 self._against = 0
-            await lab.sleep(self._clock, self._check.interval)
+            await lab.sleep(self._clock, max(self._check.interval, _FASTEST_CHECK * self._clock.speed))
 
     def state(self) -> MemberState:
         return MemberState(self.member, self.healthy, self.problem, self.active, self.served)
@@ -181,7 +185,7 @@ class _Listener:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self, port: int) -> None:
-        self._server = await asyncio.start_server(self._accept, self.address, port, limit=_CHUNK)
+        self._server = await asyncio.start_server(self._accept, self.address, port, limit=_CHUNK, backlog=_BACKLOG)
         self.port = int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
@@ -200,13 +204,13 @@ class _Listener:
         connection.add_done_callback(self._connections.discard)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError), _closed_or_reset(writer):
+        with contextlib.suppress(OSError), closed_or_reset(writer):
             chosen, there = await self._reached()
             chosen.active += 1
             chosen.served += 1
             try:
-                with _closed_or_reset(there[1]):
-                    await _joined((reader, writer), there)
+                with closed_or_reset(there[1]):
+                    await joined((reader, writer), there)
             finally:
                 chosen.active -= 1
 
@@ -320,7 +324,7 @@ async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
     await asyncio.gather(*ending, return_exceptions=True)
 
 
-async def _joined(here: _Ends, there: _Ends) -> None:
+async def joined(here: _Ends, there: _Ends) -> None:
     """Pass bytes both ways until both sides have said all; what one side closes, the other sees closed, no more."""
     loop = asyncio.get_running_loop()
     pumps = [loop.create_task(_pumped(here[0], there[1])), loop.create_task(_pumped(there[0], here[1]))]
@@ -338,7 +342,7 @@ async def _pumped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 @contextlib.contextmanager
-def _closed_or_reset(writer: asyncio.StreamWriter) -> Iterator[None]:
+def closed_or_reset(writer: asyncio.StreamWriter) -> Iterator[None]:
     """Close in order what went well; reset what did not, so that nobody takes half an answer for a whole one."""
     try:
         yield

@@ -30,6 +30,7 @@ class Call:
     """One call: ``status`` is what the client was told, None if it was told nothing; ``seconds`` are the cloud's."""
 
     number: int
+    service: str
     at: datetime.datetime
     who: str
     method: str
@@ -42,6 +43,7 @@ class Call:
         """The call as a document for programs."""
         return {
             "number": self.number,
+            "service": self.service,
             "at": self.at.isoformat(timespec="milliseconds"),
             "who": self.who,
             "method": self.method,
@@ -53,38 +55,48 @@ class Call:
 
 
 class CallLog:
-    """The last calls made, ``keep`` of them at most; ``total`` counts the forgotten ones too."""
+    """The last calls made, ``keep`` of them for each service; ``total`` counts the forgotten ones too.
+
+    Each service has room of its own, so that the heartbeats of a large cluster do not push out what a cloud was asked.
+    """
 
     def __init__(self, clock: clocks.Clock, keep: int = KEPT) -> None:
         self.clock = clock
         self.total = 0
-        self._calls: collections.deque[Call] = collections.deque(maxlen=keep)
+        self._keep = keep
+        self._calls: dict[str, collections.deque[Call]] = {}
 
-    def add(self, request: web.Request, status: int | None, at: datetime.datetime, seconds: float) -> None:
+    def add(
+        self, service: str, request: web.Request, status: int | None, at: datetime.datetime, seconds: float
+    ) -> None:
         """Record a call that has ended."""
         self.total += 1
         who = request.get(WHO) or request.remote or ""
         faults = request.get(FAULTS, ())
         path = request.path_qs[:_LONGEST_PATH]
-        self._calls.append(Call(self.total, at, who, request.method, path, status, seconds, faults))
+        kept = self._calls.setdefault(service, collections.deque(maxlen=self._keep))
+        kept.append(Call(self.total, service, at, who, request.method, path, status, seconds, faults))
 
-    def calls(self, *, method: str = "*", path: str = "*", after: int = 0) -> list[Call]:
-        """The calls kept that match, oldest first; ``path`` is a shell pattern, ``after`` the last number known."""
-        return [
+    def calls(self, *, service: str = "*", method: str = "*", path: str = "*", after: int = 0) -> list[Call]:
+        """The calls kept that match, oldest first; ``service`` and ``path`` are shell patterns."""
+        found = [
             call
-            for call in self._calls
+            for name, kept in self._calls.items()
+            if fnmatch.fnmatchcase(name, service)
+            for call in kept
             if call.number > after
             and method in ("*", call.method)
             and (path == "*" or fnmatch.fnmatchcase(call.path, path))
         ]
+        return sorted(found, key=lambda call: call.number)
 
     def clear(self) -> None:
         """Forget the calls kept; numbers go on, so that nobody takes a new call for an old one."""
         self._calls.clear()
 
 
-def recording(log: CallLog) -> typedefs.Middleware:
-    """The middleware that records every call in ``log``."""
+def recording(log: CallLog, service: str) -> typedefs.Middleware:
+    """The middleware that records every call of a service in ``log``."""
 
     @web.middleware
     async def record(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
@@ -101,7 +113,7 @@ def recording(log: CallLog) -> typedefs.Middleware:
             status = None
             raise
         finally:
-            log.add(request, None if request.get(DROPPED) else status, at, log.clock.now() - began)
+            log.add(service, request, None if request.get(DROPPED) else status, at, log.clock.now() - began)
         return response
 
     return record

@@ -8,6 +8,7 @@ that carries them out, just inside `calls.recording`.
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import json
 import math
 import re
@@ -46,11 +47,13 @@ class Rule:
     """An order to misbehave.
 
     In ``path`` a ``*`` stands for anything within one segment and ``**`` for anything at all; a pattern with a ``?``
-    is held against the path and its query, any other against the path alone. ``nth`` is the first matching call to be
-    struck (1: from the first); ``remaining`` is how many are struck from there on, None for all.
+    is held against the path and its query, any other against the path alone. ``service`` is a shell pattern for the API
+    that is meant. ``nth`` is the first matching call to be struck (1: from the first); ``remaining`` is how many are
+    struck from there on, None for all.
     """
 
     action: str
+    service: str = "*"
     method: str = "*"
     path: str = "**"
     nth: int = 1
@@ -89,13 +92,14 @@ def to_json(rule: Rule) -> dict[str, object]:
     only = {key: getattr(rule, key) for key, action in _ONLY.items() if action == rule.action}
     if "headers" in only:
         only["headers"] = dict(rule.headers)
-    common = ("action", "method", "path", "nth", "remaining")
+    common = ("action", "service", "method", "path", "nth", "remaining")
     return {key: getattr(rule, key) for key in common} | only
 
 
 def _check(rule: Rule) -> None:
     wrongs = {
         f"action is one of {', '.join(ACTIONS)}": rule.action in ACTIONS,
+        "service is a name or a pattern": isinstance(rule.service, str) and bool(rule.service),
         "method is a word in capitals, or *": isinstance(rule.method, str)
         and (rule.method == "*" or (rule.method.isalpha() and rule.method.isupper())),
         "path begins with / or *": isinstance(rule.path, str) and rule.path[:1] in ("/", "*"),
@@ -147,7 +151,9 @@ class _Armed:
     matched: int = 0
     struck: int = 0
 
-    def matches(self, request: web.Request) -> bool:
+    def matches(self, service: str, request: web.Request) -> bool:
+        if not fnmatch.fnmatchcase(service, self.rule.service):
+            return False
         asked = request.path
         if "?" in self.rule.path:
             asked = f"{asked}?{request.query_string}"
@@ -195,15 +201,15 @@ class Faults:
             for number, each in self._armed.items()
         ]
 
-    def struck_by(self, request: web.Request) -> list[Rule]:
-        """The rules that strike this call; every match is counted, and so is every strike.
+    def struck_by(self, service: str, request: web.Request) -> list[Rule]:
+        """The rules that strike this call of a service; every match is counted, and so is every strike.
 
         Of the rules that decide a call's fate the oldest takes it. The others keep their strike for a later call.
         """
         striking: list[Rule] = []
         decided = False
         for each in self._armed.values():
-            if not each.matches(request):
+            if not each.matches(service, request):
                 continue
             each.matched += 1
             fateful = each.rule.action in _FATES
@@ -215,12 +221,12 @@ class Faults:
         return striking
 
 
-def striking(faults: Faults) -> typedefs.Middleware:
-    """The middleware that makes calls misbehave as ``faults`` orders."""
+def striking(faults: Faults, service: str) -> typedefs.Middleware:
+    """The middleware that makes calls of a service misbehave as ``faults`` orders."""
 
     @web.middleware
     async def strike(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
-        struck = faults.struck_by(request)
+        struck = faults.struck_by(service, request)
         if not struck:
             return await handler(request)
         request[calls.FAULTS] = tuple(rule.action for rule in struck)

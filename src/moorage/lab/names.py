@@ -141,6 +141,11 @@ class Zones:
             self._zones[zone] += 1
         return True
 
+    def clear(self) -> None:
+        """Speak for no zone and hold no record, as in the beginning."""
+        for held in (self._zones, self._sets, self._population):
+            held.clear()
+
     def records(self) -> list[RecordSet]:
         """Every record set held, by name."""
         return [held.shown for name in sorted(self._sets) for held in self._sets[name].values()]

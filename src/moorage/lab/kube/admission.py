@@ -6,7 +6,6 @@ is unknown is dropped with a warning (or refused, if the client asked to be stri
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,12 @@ if TYPE_CHECKING:
 Object = store.Object
 
 _FRONT = ("apiVersion", "kind", "metadata")
+# What a refusal of a patch that cannot be read begins with.
+_DECODING = {
+    options.JSON_PATCH: "error decoding patch: ",
+    options.MERGE_PATCH: "error decoding patch: ",
+    options.APPLY_PATCH: "error decoding YAML: ",
+}
 
 
 def cloned(value: Any) -> Any:
@@ -47,7 +52,7 @@ def framed(kind: kinds.Kind, content: Object) -> Object:
     return made
 
 
-def read(kind: kinds.Kind, content: Object, how: options.Options, *, defaults: bool = True) -> None:
+def read(kind: kinds.Kind, content: Object, how: options.Options) -> None:
     """Read an object by the schema of its kind, in place."""
     wrong = schemas.undecodable(kind, content)
     if wrong:
@@ -64,8 +69,7 @@ def read(kind: kinds.Kind, content: Object, how: options.Options, *, defaults: b
         for key in own.keys() - known.keys():
             del content[key]
     tell_unknown(kind, unknown, how)
-    if defaults:
-        complete(kind, content)
+    complete(kind, content)
 
 
 def tell_unknown(kind: kinds.Kind, found: Sequence[str], how: options.Options) -> None:
@@ -82,8 +86,13 @@ def tell_unknown(kind: kinds.Kind, found: Sequence[str], how: options.Options) -
 
 def complete(kind: kinds.Kind, content: Object) -> None:
     """Fill in the defaults of the kind's schema."""
-    if kind.schema is not None:
-        schemas.apply_defaults(kind.schema, content)
+    if kind.schema is None:
+        return
+    forgotten = content["metadata"].get("managedFields") == []
+    schemas.apply_defaults(kind.schema, content)
+    if forgotten:
+        # No managers at all is something to say, unlike nothing said about them.
+        content["metadata"]["managedFields"] = []
 
 
 def check(
@@ -130,7 +139,10 @@ def applied(
 ) -> Object:
     """The object after a server-side apply."""
     reset = managed.reset_fields(kind, subresource)
-    return apply.apply(kind.schema, live, wanted, how.manager, how.force, subresource, time, reset=reset)
+    after = apply.apply(kind.schema, live, wanted, how.manager, how.force, subresource, time, reset=reset)
+    if wrong := schemas.unrestorable(kind, after):
+        raise apply.unconvertible(wanted, wrong)
+    return after
 
 
 def patched(kind: kinds.Kind, shown: Object, patch_type: str, body: Any) -> Any:
@@ -143,6 +155,15 @@ def patched(kind: kinds.Kind, shown: Object, patch_type: str, body: Any) -> Any:
     return strategic.merge(kind.schema, shown, body)
 
 
+def unrestorable_patch(kind: kinds.Kind, content: Object, patch: Any) -> problem.Problem | None:
+    """The refusal of a strategic merge patch that put a value where its type does not fit; None if all fit."""
+    why = schemas.unrestorable(kind, content)
+    if not why:
+        return None
+    cause = problem.Cause("FieldValueInvalid", f'Invalid value: "{patches.as_go(patch)}": {why}', "patch")
+    return problem.invalid("", "", "", [cause])
+
+
 def patch_body(patch_type: str, body: Any) -> Any:
     """The patch as a JSON value, if it is not one already."""
     if not isinstance(body, bytes | str):
@@ -150,7 +171,6 @@ def patch_body(patch_type: str, body: Any) -> Any:
     try:
         if patch_type == options.APPLY_PATCH:
             return apply.check_document(documents.from_yaml(body))
-        return json.loads(body)
+        return documents.from_json(body)
     except (ValueError, RecursionError) as wrong:
-        language = "YAML" if patch_type == options.APPLY_PATCH else "patch"
-        raise problem.bad_request(f"error decoding {language}: {wrong}") from None
+        raise problem.bad_request(f"{_DECODING.get(patch_type, '')}{wrong}") from None

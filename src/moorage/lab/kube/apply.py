@@ -80,9 +80,18 @@ def _check(type_: typed.Type, applied: Object) -> None:
         return
     told = [f"{where}: {why}" if where else why for where, why in wrong]
     words = told[0] if len(told) == 1 else "\n  ".join(["errors:", *told])
+    raise problem.broken(f"failed to create typed patch object ({_named(applied)}): {words}")
+
+
+def unconvertible(applied: Object, why: str) -> problem.Problem:
+    """The refusal of values that fit the schema's types, but cannot be read: no quantity, no time, no base64."""
+    told = f"unable to convert unstructured object to {_kind_of(applied)}: {why}"
+    return problem.broken(f"failed to convert new object ({_named(applied)}) to proper version: {told}")
+
+
+def _named(applied: Object) -> str:
     meta = applied.get("metadata") or {}
-    what = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {_kind_of(applied)}"
-    raise problem.broken(f"failed to create typed patch object ({what}): {words}")
+    return f"{meta.get('namespace', '')}/{meta.get('name', '')}; {_kind_of(applied)}"
 
 
 def _kind_of(content: Object) -> str:

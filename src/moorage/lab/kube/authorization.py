@@ -58,7 +58,7 @@ def forbidden(user: users.User, attributes: Attributes, reason: str = "") -> pro
     """The refusal, word for word as API servers say it."""
     why = _escaped(_cannot(user, attributes)) + (f": {reason}" if reason else "")
     if not attributes.resource:
-        return problem.Problem(403, "Forbidden", f"forbidden: {why}")
+        return problem.Problem(403, "Forbidden", f"forbidden: {why}", details={})
     return problem.forbidden(attributes.group, attributes.resource, attributes.name, why)
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from moorage.lab.kube import authentication, authorization, problem, users
+from moorage.lab.kube import authentication, authorization, users
 
 if TYPE_CHECKING:
     from moorage.lab.kube import api as apis
 
 _EXTRA = "impersonate-extra-"
+_AUTHENTICATION = "authentication.k8s.io"
 
 
 def caller(api: apis.Api, access: authentication.Access, request: web.Request) -> users.User:
@@ -33,21 +34,35 @@ def caller(api: apis.Api, access: authentication.Access, request: web.Request) -
 def _impersonated(api: apis.Api, user: users.User, request: web.Request) -> users.User:
     name = request.headers.get("Impersonate-User", "")
     groups = tuple(request.headers.getall("Impersonate-Group", []))
-    if not name:
-        raise problem.broken("requested impersonation without impersonating a user")
+    uid = request.headers.get("Impersonate-Uid", "")
     extra: dict[str, tuple[str, ...]] = {}
     for header, value in request.headers.items():
         if header.lower().startswith(_EXTRA):
             key = urllib.parse.unquote(header[len(_EXTRA) :].lower())
             extra[key] = (*extra.get(key, ()), value)
-    for asked in _needed(name, groups, request.headers.get("Impersonate-Uid", ""), extra):
+    if not name:
+        raise _nobody(request, groups, uid, extra)
+    for asked in _needed(name, groups, uid, extra):
         authorization.require(api, user, asked)
     account = users.service_account_of(name)
     if account is not None and not groups:
-        return users.service_account(*account, extra=extra)
+        return users.service_account(*account, uid=uid, extra=extra)
     if name == users.ANONYMOUS:
-        return users.anonymous()
-    return users.authenticated(name, groups, request.headers.get("Impersonate-Uid", ""), extra)
+        unproved = groups if users.UNAUTHENTICATED in groups else (*groups, users.UNAUTHENTICATED)
+        return users.User(name, unproved, uid, extra)
+    return users.authenticated(name, groups, uid, extra)
+
+
+def _nobody(
+    request: web.Request, groups: tuple[str, ...], uid: str, extra: dict[str, tuple[str, ...]]
+) -> web.HTTPInternalServerError:
+    """The answer to who wants somebody's groups and does not say whose: a text, as a real server's failures are."""
+    version = f"{_AUTHENTICATION}/v1"
+    wanted = [f"{{Group  {group}    }}" for group in groups]
+    wanted += [f"{{UserExtra  {value}  {version}  {key}}}" for key, values in extra.items() for value in values]
+    wanted += [f"{{UID  {uid}  {version}  }}"] if uid else []
+    told = f"requested [{' '.join(wanted)}] without impersonating a user"
+    return web.HTTPInternalServerError(text=f'Internal Server Error: "{request.path_qs}": {told}\n')
 
 
 def _needed(
@@ -62,7 +77,7 @@ def _needed(
     for group in groups:
         yield authorization.Attributes("impersonate", "", "groups", name=group)
     if uid:
-        yield authorization.Attributes("impersonate", "authentication.k8s.io", "uids", name=uid)
+        yield authorization.Attributes("impersonate", _AUTHENTICATION, "uids", name=uid)
     for key, values in extra.items():
         for value in values:
-            yield authorization.Attributes("impersonate", "authentication.k8s.io", "userextras", key, name=value)
+            yield authorization.Attributes("impersonate", _AUTHENTICATION, "userextras", key, name=value)

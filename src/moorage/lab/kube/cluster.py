@@ -64,7 +64,7 @@ class Kube:
         if self._copy is not None:
             self._copy.load()
         self.api = api.Api(self.store, self.kinds, clock)
-        rules_services.use_network(self.api, ipaddress.IPv4Network(service_network))
+        rules_services.use_network(self.api, ipaddress.ip_network(service_network))
         self.index = indexes.Index(self.api)
         self.definitions = crds.Definitions(self.api)
         self._furnish()

@@ -17,6 +17,7 @@ from moorage.lab.kube import (
     kinds,
     lists,
     options,
+    patches,
     problem,
     protobuf,
     selectors,
@@ -32,6 +33,8 @@ _POLICIES = (options.BACKGROUND, options.FOREGROUND, options.ORPHAN)
 _VALIDATIONS = (options.IGNORE, options.WARN, options.STRICT)
 _LONGEST_MANAGER = 128
 _SHOWN = 1024
+# What a real server reads first of a body, as Go prints the type.
+_ENVELOPE = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 _NAMESPACE_PARTS = ("status", "finalize")
 
 
@@ -201,22 +204,25 @@ def parsed(kind: kinds.Kind, media: str, body: bytes) -> tuple[Object, list[str]
     try:
         if media == protobuf.MEDIA:
             return protobuf.decoded(body), twice
-        found = documents.from_yaml(body) if media == "application/yaml" else json.loads(body)
+        found = documents.from_yaml(body) if media == "application/yaml" else documents.from_json(body)
     except (ValueError, RecursionError) as wrong:
         shown = body[:_SHOWN].decode(errors="replace") or "<empty>"
-        words = "unexpected end of JSON input" if not body else str(wrong)
-        raise problem.bad_request(
-            f"the object provided is unrecognized (must be of type {kind.name}): couldn't get version/kind;"
-            f" json parse error: {words} ({shown})"
-        ) from None
+        raise _unrecognized(kind, str(wrong), shown) from None
+    if found is None:
+        return {}, twice
     if not isinstance(found, dict):
-        raise problem.bad_request(
-            f"the object provided is unrecognized (must be of type {kind.name}): couldn't get version/kind;"
-            f" json parse error: json: cannot unmarshal {type(found).__name__} into an object"
-        )
+        words = f"json: cannot unmarshal {patches.json_type(found)} into Go value of type {_ENVELOPE}"
+        raise _unrecognized(kind, words, body[:_SHOWN].hex())
     if media != "application/yaml":
         _find_twice(body, twice)
     return found, twice
+
+
+def _unrecognized(kind: kinds.Kind, words: str, shown: str) -> problem.Problem:
+    return problem.bad_request(
+        f"the object provided is unrecognized (must be of type {kind.name}): couldn't get version/kind;"
+        f" json parse error: {words} ({shown})"
+    )
 
 
 class _Pairs(list[tuple[str, Any]]):

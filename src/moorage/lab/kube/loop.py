@@ -3,7 +3,7 @@
 Loops are level-triggered: what is heard only says where to look, and what is done follows from what the store holds at
 that moment. A key that is heard of many times before its turn is looked at once. Kinds are followed on the store's
 watches; a loop that was too slow for its watch looks at everything again, so nothing is ever missed. Delays are in the
-cloud's seconds, and nobody polls.
+cloud's seconds, and nobody polls. While the store cannot be used, all keys wait.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from moorage import lab
 from moorage.lab.kube import kinds, problem, store
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ _FIRST_RETRY = 0.5
 _LONGEST_RETRY = 60.0
 # Other tasks of the process get their turn after so many keys.
 _AT_ONCE = 20
+# Cloud seconds, and at least so many real ones, between two looks whether the store can be used again.
+_STORE_RETRY, _STORE_RETRY_REAL = 1.0, 0.05
 
 
 class Loop(Generic[K]):
@@ -132,6 +135,10 @@ class Loop(Generic[K]):
     async def _run(self) -> None:
         while True:
             await self._until_due()
+            while self._api.available():
+                # Without its store a cluster stands still: no controller hears an answer to what it asks.
+                clock = self._api.clock
+                await lab.sleep(clock, max(_STORE_RETRY, _STORE_RETRY_REAL * clock.speed))
             for _ in range(_AT_ONCE):
                 key = self._take()
                 if key is None:

@@ -111,6 +111,17 @@ def _replication_controller(content: Object) -> None:
             meta["labels"] = dict(labels)
 
 
+def _node_spec(content: Object) -> None:
+    # The list came later; who writes the one field of old means both.
+    if content.get("podCIDR") and not content.get("podCIDRs"):
+        content["podCIDRs"] = [content["podCIDR"]]
+
+
+def _node_status(content: Object) -> None:
+    if content.get("capacity") is not None and content.get("allocatable") is None:
+        content["allocatable"] = dict(content["capacity"])
+
+
 def _subject(content: Object) -> None:
     if content.get("kind") in ("User", "Group"):
         content.setdefault("apiGroup", _RBAC)
@@ -134,6 +145,8 @@ OF: dict[str, Callable[[Object], None]] = {
     "core.PodSpec": _pod_spec,
     "core.Volume": _volume,
     "core.ServiceSpec": _service,
+    "core.NodeSpec": _node_spec,
+    "core.NodeStatus": _node_status,
     "core.ReplicationController": _replication_controller,
     "apps.DeploymentStrategy": _rolling,
     "apps.DaemonSetUpdateStrategy": _rolling,

@@ -33,6 +33,8 @@ class Problem(Exception):  # noqa: N818 - what the API calls a Status is no erro
         self.code = code
         self.reason = reason
         self.message = message
+        # Where a real server has details but nothing to say in them, an empty object is shown.
+        self._detailed = details is not None
         self.details = dict(details or {})
         self.retry_after = retry_after
         # Of the Status itself: an expired list says here how it can be continued nevertheless.
@@ -50,7 +52,7 @@ class Problem(Exception):  # noqa: N818 - what the API calls a Status is no erro
         if self.reason:
             found["reason"] = self.reason
         details = {**self.details, **({"retryAfterSeconds": self.retry_after} if self.retry_after else {})}
-        if details:
+        if details or self._detailed:
             found["details"] = details
         found["code"] = self.code
         return found

@@ -7,6 +7,7 @@ is left to services that name their own; what is given out is what the services 
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from moorage.lab.kube import api as apis
 
 Object = store.Object
-Network = ipaddress.IPv4Network
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 SERVICES = ("", "services")
-DEFAULT_NETWORK = ipaddress.IPv4Network("172.30.0.0/16")
+DEFAULT_NETWORK: Network = ipaddress.IPv4Network("172.30.0.0/16")
 _WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
 NODE_PORTS = range(30000, 32768)
 
@@ -42,7 +43,7 @@ def create(api: apis.Api, content: Object) -> None:
     spec = content.setdefault("spec", {})
     if spec.get("type") != "ExternalName":
         _give_address(api, content)
-        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilies", [f"IPv{network_of(api).version}"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
     _give_ports(api, content)
     content.setdefault("status", {}).setdefault("loadBalancer", {})
@@ -66,7 +67,7 @@ def _free_address(api: apis.Api) -> str:
     network, used = network_of(api), _used_addresses(api)
     size = network.num_addresses
     reserved = min(max(16, size // 16), 256, size - 1)
-    for offset in (*range(reserved, size - 1), *range(1, reserved)):
+    for offset in itertools.chain(range(reserved, size - 1), range(1, reserved)):
         address = str(network[offset])
         if address not in used:
             return address
@@ -75,13 +76,13 @@ def _free_address(api: apis.Api) -> str:
 
 def _check_address(api: apis.Api, content: Object, address: str) -> None:
     try:
-        inside = ipaddress.IPv4Address(address) in network_of(api)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
-        inside = False
+        parsed = None
     wrong = ""
-    if not inside:
+    if parsed is None or parsed not in network_of(api):
         wrong = "the provided network does not match the current range"
-    elif address in _used_addresses(api):
+    elif {address, str(parsed)} & _used_addresses(api):
         wrong = "provided IP is already allocated"
     if wrong:
         told = f'Invalid value: []string{{"{address}"}}: failed to allocate IP {address}: {wrong}'

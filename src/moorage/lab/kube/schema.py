@@ -15,6 +15,7 @@ Object = dict[str, Any]
 
 validate = validation.validate
 undecodable = decoding.undecodable
+unrestorable = decoding.unrestorable
 
 _PRESERVED = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"

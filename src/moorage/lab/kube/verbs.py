@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from moorage.lab.kube import admission, behaviours, guards, kinds, manners, metadata, options, problem, removal, store
+from moorage.lab.kube import (
+    admission,
+    apply,
+    behaviours,
+    guards,
+    kinds,
+    manners,
+    metadata,
+    options,
+    problem,
+    removal,
+    store,
+)
 from moorage.lab.kube import subresources as parts
 
 if TYPE_CHECKING:
@@ -171,12 +183,17 @@ def patch(
         raise _bad_patch(body)
     after = admission.framed(parts.SCALE if subresource == "scale" else stored, patched)
     meta = after["metadata"]
-    metadata.check_types(kind, meta)
-    _check_address(kind, {"name": name, **meta}, namespace, name)
-    if meta.get("resourceVersion") and meta["resourceVersion"] != str(before.revision):
-        raise problem.conflict(kind.group, kind.plural, name)
-    if subresource != "scale":
-        admission.read(kind, after, how)
+    try:
+        metadata.check_types(kind, meta)
+        _check_address(kind, {"name": name, **meta}, namespace, name)
+        if meta.get("resourceVersion") and meta["resourceVersion"] != str(before.revision):
+            raise problem.conflict(kind.group, kind.plural, name)
+        if subresource != "scale":
+            admission.read(kind, after, how)
+    except problem.Problem as refusal:
+        # A strategic merge works on typed objects: what fits no type is told as a mistake of the patch.
+        strategic = patch_type == options.STRATEGIC_PATCH and subresource != "scale"
+        raise (strategic and admission.unrestorable_patch(stored, patched, body)) or refusal from None
     return replace(api, kind, before, after, how, subresource)
 
 
@@ -206,23 +223,17 @@ def _apply(
     metadata.check_types(kind, meta)
     _check_address(kind, {"name": name, **meta}, namespace, name)
     meta["name"] = name
-    if kind.namespaced:
-        meta["namespace"] = namespace
-    shape = parts.SCALE if subresource == "scale" else kind
-    wanted = admission.framed(shape, body)
-    if subresource != "scale":
-        admission.read(kind, wanted, how, defaults=False)
-    if before is None:
-        made = admission.applied(kind, None, wanted, how, subresource, api.time())
-        return create(api, kind, namespace, made, how, applied=True)
-    if meta.get("resourceVersion") and meta["resourceVersion"] != str(before.revision):
+    # The numbers of a Scale belong to the object behind it; they are applied there. All else is applied as it was sent:
+    # what is unknown in it is refused, not dropped.
+    scaling = subresource == "scale"
+    wanted = apply.behind_scale(kind, body) if scaling else body
+    live = None if before is None else store.copied(before)
+    if before is not None and meta.get("resourceVersion") not in (None, "", str(before.revision)):
         raise problem.conflict(kind.group, kind.plural, name)
-    if subresource == "scale":
-        # The numbers of a Scale belong to the object behind it; they are applied there.
-        replicas = parts.merged(kind, before, wanted, "scale")
-        return replace(api, kind, before, replicas, how, "")
-    after = admission.applied(kind, store.copied(before), wanted, how, subresource, api.time())
-    return replace(api, kind, before, after, how, subresource, applied=True)
+    made = admission.applied(kind, live, wanted, how, subresource, api.time())
+    if before is None:
+        return create(api, kind, namespace, made, how, applied=True)
+    return replace(api, kind, before, made, how, "" if scaling else subresource, applied=True)
 
 
 def replace(

@@ -9,6 +9,7 @@ written from the shallowest to the deepest, and units last. Anything that cannot
 from __future__ import annotations
 
 import dataclasses
+import functools
 import posixpath
 from collections.abc import Iterable, Mapping
 
@@ -107,11 +108,18 @@ async def _acquired(user_data: bytes, fetcher: fetching.Fetcher, say: fetching.L
 def _parsed(raw: bytes, say: fetching.Log) -> specs.Config:
     if not raw:
         raise _EmptyError("not a config (empty)")
-    config, warnings = specs.read(raw)
+    config, warnings = _checked(raw)
     for warning in warnings:
         say(warning)
-    validation.check(config)
     return config
+
+
+# A thousand machines of one pool are given the same config. It is merged and written from, but never changed.
+@functools.lru_cache(maxsize=16)
+def _checked(raw: bytes) -> tuple[specs.Config, tuple[str, ...]]:
+    config, warnings = specs.read(raw)
+    validation.check(config)
+    return config, tuple(warnings)
 
 
 async def _rendered(config: specs.Config, fetcher: fetching.Fetcher, say: fetching.Log, depth: int = 0) -> specs.Config:

@@ -8,6 +8,7 @@ divide.
 from __future__ import annotations
 
 import posixpath
+import re
 import urllib.parse
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +23,7 @@ _UNIT_KINDS = frozenset(
         *("target", "path", "timer", "snapshot", "slice", "scope"),
     )
 )
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _FETCHED = ("http", "https", "tftp", "gs", "s3", "arn")
 
 
@@ -98,7 +100,7 @@ def _resource(said: specs.Config, where: str) -> Iterator[str]:
 
 
 def _url_problem(url: str) -> str:
-    if any(ord(letter) < 0x20 or letter == "\x7f" for letter in url) or url.startswith(":"):
+    if _CONTROL.search(url) or url.startswith(":"):
         return "unable to parse url"
     scheme = resources.scheme(url)
     if scheme == "data":

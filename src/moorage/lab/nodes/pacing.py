@@ -1,0 +1,40 @@
+"""How often machines do what they do again and again, where cloud time runs fast or many machines share a process.
+
+Times are the cloud's, as on real nodes, but never so short that the machines of a lab together ask for more than the
+one processor that they share can answer. At the world's own speed nothing here makes a difference.
+"""
+
+from __future__ import annotations
+
+from moorage.lab import site as sites
+
+LEASE_SECONDS, HEARTBEAT = 40, 10.0
+_REPORT_SECONDS = 300.0
+
+# However fast the cloud's time runs, a heart does not beat faster than this in real seconds; and all hearts together
+# do not beat more often in one than the second number, though none need beat slower than a real one.
+_FASTEST_HEARTBEAT = 1.0
+_BEATS_PER_SECOND = 50.0
+# Questions that machines repeat until they like the answer, of all together in a real second.
+_QUESTIONS_PER_SECOND = 250.0
+
+
+def heartbeat(site: sites.Site) -> float:
+    """Cloud seconds between two renewals of a node's lease."""
+    real = min(HEARTBEAT, max(_FASTEST_HEARTBEAT, len(site.instances) / _BEATS_PER_SECOND))
+    return max(HEARTBEAT, real * site.clock.speed)
+
+
+def report(site: sites.Site) -> float:
+    """Cloud seconds between two reports of a status in which nothing has changed."""
+    return max(_REPORT_SECONDS, 10 * heartbeat(site))
+
+
+def silence(site: sites.Site, seconds: float) -> float:
+    """Cloud seconds of silence that mean as much as ``seconds`` do where hearts beat as they should."""
+    return seconds / HEARTBEAT * heartbeat(site)
+
+
+def question(site: sites.Site, real_seconds: float) -> float:
+    """Cloud seconds before a question is asked again that should wait for real ones."""
+    return max(real_seconds, len(site.instances) / _QUESTIONS_PER_SECOND) * site.clock.speed
