@@ -118,6 +118,16 @@ def machines_missing(sight: Sight, facts: Facts) -> str:
     )
 
 
+def silent(sight: Sight, facts: Facts) -> str:
+    """The role of which machines are missing that have not even asked to be let in; empty if there are none."""
+    asked = len(_newcomers(sight))
+    for role, wanted in (("master", facts.masters), ("worker", facts.workers)):
+        have = sum(is_master(node) == (role == "master") for node in sight.nodes)
+        if wanted is not None and have + asked < wanted:
+            return role
+    return ""
+
+
 def version_missing(version: Object) -> str:
     """What the cluster version operator says it is busy with, or stuck at."""
     if not version:

@@ -51,6 +51,10 @@ class Unanswered(Unreachable):
     """The address or the server behind it keeps silent, or hangs up."""
 
 
+class HungUp(Unanswered):
+    """Somebody takes the connection, and ends it without a word."""
+
+
 class Distrusted(ApiProblem):
     """Someone answers, but may not be the cluster: its certificate is refused."""
 
@@ -106,18 +110,22 @@ class Reader:
 
     def get(self, path: str) -> dict[str, Any]:
         """The object at ``path``; `ApiProblem` says why not."""
+        status, body = self.ask(path)
+        if status != 200:
+            raise _refusal(self.access, path, status, body)
+        return _object(self.access, body)
+
+    def ask(self, path: str) -> tuple[int, bytes]:
+        """The status and body of the answer, whatever they are; `ApiProblem` if there was none."""
         self._clock.check()
         reused = self._connection is not None
         try:
-            status, body = self._exchange(path)
+            return self._exchange(path)
         except Unanswered:
             # A connection kept from last time may have died unnoticed: that says nothing about the API.
             if not reused:
                 raise
-            status, body = self._exchange(path)
-        if status != 200:
-            raise _refusal(self.access, path, status, body)
-        return _object(self.access, body)
+            return self._exchange(path)
 
     def _exchange(self, path: str) -> tuple[int, bytes]:
         headers = {"Accept": "application/json", "User-Agent": "moorage"}
@@ -254,7 +262,7 @@ def _broken(access: kubeconfig.Access, problem: Exception) -> ApiProblem:
         return Unanswered(f"{where} takes connections, but does not answer")
     hung_up = isinstance(problem, http.client.RemoteDisconnected | ssl.SSLEOFError | ConnectionError)
     if hung_up or getattr(problem, "errno", None) == errno.EPIPE:
-        return Unanswered(f"{where} takes connections, but hangs up: the balancer has no API server behind it?")
+        return HungUp(f"{where} takes connections, but hangs up: the balancer has no API server behind it?")
     return Unanswered(f"the conversation with {where} broke: {reason or problem}")
 
 

@@ -56,6 +56,11 @@ def read(path: Path) -> Access:
         raise KubeconfigError(f"{path} cannot be read: {problem.strerror}", remedy="check its permissions") from None
     except yaml.YAMLError as problem:
         raise _useless(path, "it is not YAML") from problem
+    return access(path, content)
+
+
+def access(path: Path, content: object) -> Access:
+    """The access that the content of a kubeconfig gives; ``path`` is how to call it."""
     cluster, user = _chosen(path, content)
     for unsupported in ("proxy-url", "insecure-skip-tls-verify"):
         if cluster.get(unsupported):

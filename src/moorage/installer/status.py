@@ -46,7 +46,7 @@ def read(root: Path, now: datetime.datetime) -> Status:
     """The status of the cluster in ``root``; `JournalError` if nothing was ever begun there."""
     with journals.Journal(root / aside.JOURNAL, create=False) as journal:
         flows = journal.flows()
-        name = destroy.FLOW if destroy.FLOW in flows else story.FLOW
+        name = next((each for each in (destroy.FLOW, story.FLOW, story.WAITS) if each in flows), story.FLOW)
         runs = journal.attempts(name)
         if not runs:
             raise errors.JournalError(f"nothing was begun in {root}", remedy="run: moorage create cluster")
@@ -54,21 +54,21 @@ def read(root: Path, now: datetime.datetime) -> Status:
         outcome = "cut off" if last.outcome == "running" and not _alive(last.pid) else last.outcome
         # Nothing goes on after the end of a run, however long ago it was.
         present = now if outcome == "running" else last.finished or _last_event(journal, flows, last.started)
-        made = [each for each in flows if each != story.FLOW and not each.startswith("destroy ")]
+        made = [each for each in flows if each not in (story.FLOW, story.WAITS) and not each.startswith("destroy ")]
         worked_on = [destroy.FLOW] if name == destroy.FLOW else made
         resources = [item for each in worked_on for item in _items(journal, each, present)]
         planned = [known.graph for each in made if (known := journal.known(each)) is not None]
         return Status(
-            cluster=stages.about(journal, story.FLOW),
+            cluster=stages.about(journal, story.FLOW) or stages.about(journal, story.WAITS),
             story=name,
             outcome=outcome,
             runs=len(runs),
             started=last.started,
             seconds=max(0.0, (present - last.started).total_seconds()),
-            stages=tuple(_items(journal, name, present)) if name == story.FLOW else (),
+            stages=() if name == destroy.FLOW else tuple(_items(journal, name, present)),
             resources=tuple(item for item in resources if item.state not in _OVER),
             done=sum(item.state in _OVER for item in resources),
-            total=sum(map(len, planned)) if name == story.FLOW else len(resources),
+            total=len(resources) if name == destroy.FLOW else sum(map(len, planned)),
         )
 
 

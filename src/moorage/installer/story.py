@@ -23,6 +23,8 @@ from moorage.installer import aside, destroy, metadata, plan, preflight, produce
 from moorage.platforms import contract, registry
 
 FLOW = "create cluster"
+#: The waits of a user who made the machines; they are about no resource of ours.
+WAITS = "wait-for"
 STAGES = ("assets", "preflight", "infrastructure", "bootstrap", "bootstrap-removal", "install")
 ASSETS = (*produce.IGNITION_CONFIGS, "boot_configs")
 #: Cloud seconds for all of the infrastructure; every resource has a deadline of its own below that.
@@ -153,7 +155,7 @@ def _refuse_another_cluster(directory: store.Store, wanted: produce.Wish) -> Non
     marks = directory.state.kept.get("marks")
     mark = identity.cluster_id(wanted.config, identity.Marks(**marks)).infra_id if marks else "a new cluster"
     now = _about(mark, wanted.config.platform.name)
-    if set(flows) - {FLOW} and before != now:
+    if set(flows) - {FLOW, WAITS} and before != now:
         raise top.StoreError(
             f"{directory.root} holds the cluster {before}, and the install-config now describes {now}",
             remedy=f"change it back, or first remove what exists: moorage destroy cluster --dir {where}",

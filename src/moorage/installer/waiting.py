@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from moorage import errors
 from moorage.config import load
 from moorage.engine import clock as clocks
-from moorage.installer import diagnosis, kube, kubeconfig, produce
+from moorage.installer import diagnosis, kube, kubeconfig, probes, produce
 from moorage.platforms import registry
 
 T = TypeVar("T")
@@ -94,8 +94,9 @@ def bootstrap_complete(directory: Path, clock: clocks.Clock, environ: Mapping[st
     facts = known(directory)
     with kube.Reader(kubeconfig.read(directory / kubeconfig.FILE), clock, environ) as reader:
         stages = _bootstrap_stages(reader.access.url, facts)
+        prober = probes.Prober(directory, clock, environ)
         _until(stages[0], lambda: reader.get("/version"), clock, say)
-        _until(stages[1], lambda: _bootstrapped(reader, facts), clock, say)
+        _until(stages[1], lambda: _bootstrapped(reader, facts, prober), clock, say)
         _until(stages[2], lambda: _etcd_moved(reader, facts), clock, say)
 
 
@@ -105,7 +106,8 @@ def install_complete(directory: Path, clock: clocks.Clock, environ: Mapping[str,
     path = directory / kubeconfig.FILE
     with kube.Reader(kubeconfig.read(path), clock, environ) as reader:
         install, ingress, operators, console = _install_stages(path, facts)
-        version = _until(install, lambda: _installed(reader, facts), clock, say)
+        prober = probes.Prober(directory, clock, environ)
+        version = _until(install, lambda: _installed(reader, facts, prober), clock, say)
         kubeconfig.trust(path, _until(ingress, lambda: _ingress_authority(reader), clock, say))
         quiet = Quiet(clock)
         settled = _until(operators, lambda: quiet.all_of(diagnosis.listed(reader, diagnosis.OPERATORS)), clock, say)
@@ -257,13 +259,16 @@ def _until(stage: Stage, look: Callable[[], T], clock: clocks.Clock, say: Say) -
         clock.sleep(min(_EVERY, deadline.remaining()))
 
 
-def _bootstrapped(reader: kube.Reader, facts: diagnosis.Facts) -> None:
+def _bootstrapped(reader: kube.Reader, facts: diagnosis.Facts, prober: probes.Prober) -> None:
     data = diagnosis.present(reader, BOOTSTRAP).get("data")
     status = str(data.get("status") or "") if isinstance(data, dict) else ""
     if status == "complete":
         return
     sight = diagnosis.look(reader)
-    missing = diagnosis.machines_missing(sight, dataclasses.replace(facts, workers=None))
+    control_plane = dataclasses.replace(facts, workers=None)
+    missing = diagnosis.joined(
+        diagnosis.machines_missing(sight, control_plane), _cause(prober, diagnosis.silent(sight, control_plane))
+    )
     # While machines are missing the operators have nowhere to run, so their complaints would only hide the cause.
     missing = missing or diagnosis.operators_missing(sight.operators)
     told = f"the bootstrap says {status!r}" if status else ""
@@ -282,7 +287,12 @@ def _etcd_moved(reader: kube.Reader, facts: diagnosis.Facts) -> None:
         raise _NotYet(diagnosis.etcd_missing(etcd, diagnosis.present(reader, ETCD_ENDPOINTS), facts))
 
 
-def _installed(reader: kube.Reader, facts: diagnosis.Facts) -> str:
+def _cause(prober: probes.Prober, role: str) -> str:
+    """Why machines of a role keep silent, if it can be told from here."""
+    return prober.sentence(role) if role else ""
+
+
+def _installed(reader: kube.Reader, facts: diagnosis.Facts, prober: probes.Prober) -> str:
     version = diagnosis.present(reader, diagnosis.VERSION)
     states = {
         kind: diagnosis.condition(version, kind).get("status") for kind in ("Available", "Failing", "Progressing")
@@ -290,7 +300,8 @@ def _installed(reader: kube.Reader, facts: diagnosis.Facts) -> str:
     if states["Available"] == "True" and states["Failing"] != "True" and states["Progressing"] == "False":
         return _version(version)
     sight = diagnosis.look(reader)
-    raise _NotYet(diagnosis.sentence(sight, facts) or "the cluster version is not settled", diagnosis.advice(sight))
+    missing = diagnosis.joined(diagnosis.sentence(sight, facts), _cause(prober, diagnosis.silent(sight, facts)))
+    raise _NotYet(missing or "the cluster version is not settled", diagnosis.advice(sight))
 
 
 def _version(version: Mapping[str, Any]) -> str:

@@ -206,7 +206,7 @@ def serving(script: Script, built: Built, folder: Path, certificate: str = "") -
     context.load_cert_chain(path)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=built.clients)
-    with Api((free_address(), 6443), script, context) as api, _running(api):
+    with Api((free_address(), 6443), script, context) as api, running(api):
         yield api
 
 
@@ -224,7 +224,8 @@ def free_address() -> str:
 
 
 @contextlib.contextmanager
-def _running(listener: socketserver.BaseServer) -> Iterator[None]:
+def running(listener: socketserver.BaseServer) -> Iterator[None]:
+    """Let a listener answer, in a thread of its own."""
     thread = threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
@@ -316,7 +317,7 @@ def naming(zone: Zone) -> Iterator[dict[str, str]]:
         udp, tcp = _same_port(Datagrams, Streams)
         for listener in (udp, tcp):
             opened.enter_context(listener)
-            opened.enter_context(_running(listener))
+            opened.enter_context(running(listener))
         yield {"MOORAGE_RESOLVER": f"127.0.0.1:{udp.server_address[1]}"}
 
 

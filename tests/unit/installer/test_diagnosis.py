@@ -77,6 +77,29 @@ def test_without_facts_nothing_is_made_up() -> None:
     assert diagnosis.machines_missing(diagnosis.Sight(nodes=masters(1)), diagnosis.Facts()) == ""
 
 
+@pytest.mark.parametrize(
+    ("nodes", "requests", "facts", "role"),
+    [
+        ([], [], FACTS, "master"),
+        (masters(2), [], FACTS, "master"),
+        (masters(2), [request("csr-1", "master-2")], FACTS, "worker"),
+        (masters(2), [request("csr-1", "master-2", Denied="True")], FACTS, "worker"),
+        (masters(2), [request("csr-1", "master-2", SERVING)], FACTS, "master"),
+        (masters(3), [], FACTS, "worker"),
+        (masters(3), [request("csr-1", "w-0"), request("csr-2", "w-1")], FACTS, ""),
+        ([*masters(3), node("w-0", "worker")], [request("csr-2", "w-1")], FACTS, ""),
+        ([*masters(3), node("w-0", "worker"), node("w-1", "worker")], [], FACTS, ""),
+        (masters(2), [], diagnosis.Facts(masters=3), "master"),
+        (masters(3), [], diagnosis.Facts(masters=3), ""),
+        ([], [], diagnosis.Facts(), ""),
+    ],
+)
+def test_whose_machines_keep_silent(
+    nodes: list[dict[str, Any]], requests: list[dict[str, Any]], facts: diagnosis.Facts, role: str
+) -> None:
+    assert diagnosis.silent(diagnosis.Sight(nodes=nodes, requests=requests), facts) == role
+
+
 def test_a_machine_that_failed_says_why() -> None:
     machine = {"metadata": {"name": "m-0"}, "status": {"phase": "Failed", "errorMessage": "quota\n exceeded"}}
 

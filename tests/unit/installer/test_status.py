@@ -118,6 +118,20 @@ def test_a_destroy_is_told_by_what_is_still_there(
     assert [(item.name, item.state, item.message) for item in found.resources] == [("machine b", "left", "locked")]
 
 
+def test_a_destroy_after_waits_by_hand_names_the_cluster(
+    tmp_path: Path, journal: journals.Journal, clock: clocks.ManualClock
+) -> None:
+    stages.Stages(story.WAITS, ("bootstrap", "install"), "harbour-abcde on none", journal, clock).end("finished")
+    journal.remember(destroy.FLOW, {}, phase="forward")
+    number = journal.begin(destroy.FLOW, clock.wall())
+    journal.append(number, progress.Deleting(destroy.FLOW, "machine a", clock.wall()))
+
+    found = status.read(tmp_path, clock.wall())
+
+    assert (found.story, found.cluster) == ("destroy cluster", "harbour-abcde on none")
+    assert (found.stages, found.done, found.total) == ((), 0, 1)
+
+
 def test_a_journal_that_was_only_just_opened_is_nothing_begun(
     tmp_path: Path, journal: journals.Journal, clock: clocks.ManualClock
 ) -> None:
