@@ -29,7 +29,7 @@ class Api:
         self.applied: list[str] = []
         self.stale: list[bool] = []
         self.base = ""
-        self.app = web.Application(middlewares=[calls.recording(self.log), faults.striking(self.faults)])
+        self.app = web.Application(middlewares=[calls.recording(self.log, "toy"), faults.striking(self.faults, "toy")])
         self.app.router.add_post("/vms", self.create)
         self.app.router.add_get("/vms/{name}", self.show)
         self.app.router.add_get("/broken", self.break_down)
@@ -255,6 +255,7 @@ def test_the_rules_in_force_show_what_they_did() -> None:
         {
             "number": 1,
             "action": "drop",
+            "service": "*",
             "method": "POST",
             "path": "/vms",
             "nth": 2,
@@ -386,9 +387,18 @@ def test_a_call_is_written_for_programs() -> None:
     assert document.pop("seconds") >= 0
     assert document == {
         "number": 1,
+        "service": "toy",
         "who": "127.0.0.1",
         "method": "POST",
         "path": "/vms",
         "status": None,
         "faults": ["drop"],
     }
+
+
+@pytest.mark.parametrize(("service", "struck"), [("toy", True), ("t*", True), ("*", True), ("kube/*", False)])
+def test_a_rule_may_mean_one_service_alone(service: str, struck: bool) -> None:
+    _, api = seen_with({"action": "drop", "service": service})
+
+    assert api.faults.to_json()[0]["struck"] == (3 if struck else 0)
+    assert len(api.log.calls(service=service)) == (3 if struck else 0)

@@ -6,6 +6,7 @@ is unknown is dropped with a warning (or refused, if the client asked to be stri
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -155,12 +156,20 @@ def patched(kind: kinds.Kind, shown: Object, patch_type: str, body: Any) -> Any:
     return strategic.merge(kind.schema, shown, body)
 
 
-def unrestorable_patch(kind: kinds.Kind, content: Object, patch: Any) -> problem.Problem | None:
-    """The refusal of a strategic merge patch that put a value where its type does not fit; None if all fit."""
-    why = schemas.unrestorable(kind, content)
-    if not why:
-        return None
-    cause = problem.Cause("FieldValueInvalid", f'Invalid value: "{patches.as_go(patch)}": {why}', "patch")
+def mispatched(
+    kind: kinds.Kind, content: Object, patch_type: str, patch: Any, refusal: problem.Problem
+) -> problem.Problem:
+    """The refusal of a patch that made of an object what cannot be read: told as a mistake of the patch."""
+    _, unread, why = refusal.message.partition(f" cannot be handled as a {kind.name}: ")
+    if not unread:
+        return refusal
+    if patch_type == options.STRATEGIC_PATCH:
+        # Merged as typed objects, and not as the texts of such.
+        told, why = patches.as_go(patch), schemas.unrestorable(kind, content) or why
+    else:
+        text = json.dumps(content, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+        told = text.replace("\\", "\\\\").replace('"', '\\"')
+    cause = problem.Cause("FieldValueInvalid", f'Invalid value: "{told}": {why}', "patch")
     return problem.invalid("", "", "", [cause])
 
 

@@ -191,9 +191,7 @@ def patch(
         if subresource != "scale":
             admission.read(kind, after, how)
     except problem.Problem as refusal:
-        # A strategic merge works on typed objects: what fits no type is told as a mistake of the patch.
-        strategic = patch_type == options.STRATEGIC_PATCH and subresource != "scale"
-        raise (strategic and admission.unrestorable_patch(stored, patched, body)) or refusal from None
+        raise admission.mispatched(kind, patched, patch_type, body, refusal) from None
     return replace(api, kind, before, after, how, subresource)
 
 

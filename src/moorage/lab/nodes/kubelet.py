@@ -234,8 +234,8 @@ class Kubelet:
             self._lease = None
             raise
         now = self.machine.clock.now()
-        if now - self._beat_at > pacing.silence(self.machine.site, pacing.LEASE_SECONDS):
-            pass
+        if now - self._beat_at > 1.5 * pacing.heartbeat(self.machine.site):
+            self._ready = False
         self._beat_at = now
 
     async def _found_lease(self, path: str, renewed: str) -> api_client.Object:

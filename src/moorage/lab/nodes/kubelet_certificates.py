@@ -7,8 +7,11 @@ later with its own. The key never leaves the machine's disk.
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import ipaddress
+import weakref
+from collections.abc import Iterator
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -16,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import oid
 
 from moorage import lab
+from moorage.lab import site as sites
 from moorage.lab.nodes import api_client, instance, pacing
 
 CLIENT_PATH = "/var/lib/kubelet/pki/kubelet-client-current.pem"
@@ -29,6 +33,7 @@ _SIGNERS = {
 # Asking is done in real time too: a thousand machines waiting to be let in must not drown the API at any speed.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _GIVEN_UP_AFTER, _SHORTEST_PATIENCE = 15 * 60.0, 20.0
+_waiting: weakref.WeakKeyDictionary[sites.Site, int] = weakref.WeakKeyDictionary()
 
 
 class NotLetIn(Exception):  # noqa: N818 - said on the console, and tried again
@@ -79,7 +84,7 @@ async def obtained(machine: instance.Instance, client: api_client.Client, node: 
 
 
 async def _issued(machine: instance.Instance, client: api_client.Client, name: str) -> str:
-    deadline = machine.clock.deadline(max(_GIVEN_UP_AFTER, _SHORTEST_PATIENCE * machine.clock.speed))
+    deadline = machine.clock.deadline(pacing.patience(machine.site, _GIVEN_UP_AFTER, _SHORTEST_PATIENCE))
     pause = _FIRST_PAUSE
     while True:
         certificate = _granted(name, await _looked(client, name))
@@ -87,8 +92,19 @@ async def _issued(machine: instance.Instance, client: api_client.Client, name: s
             return certificate
         if deadline.expired:
             raise NotLetIn(f"certificate signing request {name} was not approved within 15 minutes")
-        await lab.sleep(machine.clock, pacing.question(machine.site, pause))
+        with _asking(machine.site) as many:
+            await lab.sleep(machine.clock, pacing.question(machine.site, pause, many))
         pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+@contextlib.contextmanager
+def _asking(site: sites.Site) -> Iterator[int]:
+    """Be one of those who wait to be let in; how many they are."""
+    _waiting[site] = _waiting.get(site, 0) + 1
+    try:
+        yield _waiting[site]
+    finally:
+        _waiting[site] -= 1
 
 
 async def _looked(client: api_client.Client, name: str) -> api_client.Object:

@@ -15,8 +15,10 @@ _REPORT_SECONDS = 300.0
 # do not beat more often in one than the second number, though none need beat slower than a real one.
 _FASTEST_HEARTBEAT = 1.0
 _BEATS_PER_SECOND = 50.0
-# Questions that machines repeat until they like the answer, of all together in a real second.
-_QUESTIONS_PER_SECOND = 250.0
+# Questions that machines repeat until they like the answer, of all together in a real second; and how many machines
+# can be let in meanwhile.
+_QUESTIONS_PER_SECOND = 100.0
+_LET_IN_PER_SECOND = 10.0
 
 
 def heartbeat(site: sites.Site) -> float:
@@ -35,6 +37,11 @@ def silence(site: sites.Site, seconds: float) -> float:
     return seconds / HEARTBEAT * heartbeat(site)
 
 
-def question(site: sites.Site, real_seconds: float) -> float:
-    """Cloud seconds before a question is asked again that should wait for real ones."""
-    return max(real_seconds, len(site.instances) / _QUESTIONS_PER_SECOND) * site.clock.speed
+def question(site: sites.Site, real_seconds: float, asking: int) -> float:
+    """Cloud seconds before a question is asked again, where so many ask; ``real_seconds`` if they are few."""
+    return max(real_seconds, asking / _QUESTIONS_PER_SECOND) * site.clock.speed
+
+
+def patience(site: sites.Site, seconds: float, real_seconds: float) -> float:
+    """Cloud seconds after which a machine gives up waiting to be let in: later where many wait with it."""
+    return max(seconds, max(real_seconds, len(site.instances) / _LET_IN_PER_SECOND) * site.clock.speed)

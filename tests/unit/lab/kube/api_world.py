@@ -66,6 +66,11 @@ class World:
         return self.api.create(self.pods, "default", {"metadata": {"name": name}, "spec": whole})
 
 
+def asked(**how: Any) -> options.Options:
+    """How a client of alice's asks."""
+    return options.Options(user=ALICE, manager="test", **how)
+
+
 def names(entries: list[store.Entry]) -> list[str]:
     return [entry.object["metadata"]["name"] for entry in entries]
 

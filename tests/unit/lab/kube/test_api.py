@@ -1,4 +1,4 @@
-"""The verbs: what happens to objects that are created, updated, patched and deleted, whoever asks."""
+"""The verbs: what happens to objects that are created and updated, whoever asks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from moorage.lab.kube import options, users
-from tests.unit.lab.kube import api_world
-from tests.unit.lab.kube.api_world import ALICE, OLD_WIDGETS, WIDGETS, Refused, World, meta
+from moorage.lab.kube import options
+from tests.unit.lab.kube.api_world import OLD_WIDGETS, WIDGETS, Refused, World, asked, meta
 
 Object = dict[str, Any]
 
@@ -17,10 +16,6 @@ Object = dict[str, Any]
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-def asked(**how: Any) -> options.Options:
-    return options.Options(user=ALICE, manager="test", **how)
 
 
 def test_a_new_object_gets_what_belongs_to_the_server_and_nothing_that_was_claimed(world: World) -> None:
@@ -282,130 +277,6 @@ def test_unknown_fields_are_dropped_with_a_warning_or_refused(world: World) -> N
     assert "bar" not in meta(made)
 
 
-def test_an_object_with_finalizers_waits_and_goes_with_the_last_of_them(world: World) -> None:
-    world.api.create(world.maps, "default", {"metadata": {"name": "a", "finalizers": ["x.io/a", "x.io/b"]}})
-    watch = world.api.watch(world.maps)
-
-    waiting = meta(world.delete("a"))
-    assert (waiting["deletionTimestamp"], waiting["deletionGracePeriodSeconds"]) == ("2026-01-01T00:00:00Z", 0)
-    world.clock.advance(60)
-    assert meta(world.delete("a"))["deletionTimestamp"] == waiting["deletionTimestamp"]
-    finalize = lambda left: world.api.patch(  # noqa: E731
-        world.maps, "default", "a", options.MERGE_PATCH, {"metadata": {"finalizers": left}}
-    )
-    with Refused(422, "Invalid", "no new finalizers can be added if the object is being deleted, found new finalizers"):
-        finalize(["x.io/a", "x.io/c"])
-    with Refused(409, "AlreadyExists", "object is being deleted"):
-        world.map("a")
-    finalize(["x.io/b"])
-    finalize(None)
-
-    assert world.api.find(world.maps, "default", "a") is None
-    assert [event.type for event in watch.ready()] == ["MODIFIED", "MODIFIED", "DELETED"]
-
-
-def test_how_dependents_go_is_written_into_the_finalizers(world: World) -> None:
-    world.map("a")
-
-    assert meta(world.delete("a", propagation="Foreground"))["finalizers"] == ["foregroundDeletion"]
-    assert meta(world.delete("a", propagation="Orphan"))["finalizers"] == ["orphan"]
-    assert world.delete("a", propagation="Background") is None
-
-
-def test_a_deletion_can_be_bound_to_one_object_at_one_version(world: World) -> None:
-    made = world.map("a")
-
-    with Refused(409, "Conflict", "the UID in the precondition (other) does not match the UID in record"):
-        world.delete("a", uid="other")
-    with Refused(409, "Conflict", "the ResourceVersion in the precondition (1) does not match"):
-        world.delete("a", resource_version="1")
-    assert world.delete("a", uid=meta(made)["uid"], resource_version=str(made.revision)) is None
-
-
-def test_a_running_pod_is_given_time_that_can_only_get_shorter(world: World) -> None:
-    world.pod("p", nodeName="n")
-    delete = lambda seconds=None: world.api.delete(  # noqa: E731
-        world.pods, "default", "p", options.DeleteOptions(grace_seconds=seconds)
-    )
-
-    first = meta(delete())
-    world.clock.advance(3)
-    assert (first["deletionTimestamp"], first["deletionGracePeriodSeconds"]) == ("2026-01-01T00:00:30Z", 30)
-    assert meta(delete(60))["deletionTimestamp"] == "2026-01-01T00:00:30Z"
-    shorter = meta(delete(5))
-    assert (shorter["deletionTimestamp"], shorter["deletionGracePeriodSeconds"]) == ("2026-01-01T00:00:05Z", 5)
-    assert delete(0) is None
-
-
-def test_a_pod_that_runs_nowhere_goes_at_once(world: World) -> None:
-    world.pod("p")
-
-    assert world.api.delete(world.pods, "default", "p") is None
-
-
-def test_a_collection_is_deleted_by_selector(world: World) -> None:
-    for name, colour in (("a", "red"), ("b", "blue"), ("c", "red")):
-        world.map(name, labels={"colour": colour})
-    world.map("d", namespace="other", labels={"colour": "red"})
-
-    gone = world.api.delete_collection(world.maps, "default", labels="colour=red")
-
-    assert api_world.names(gone) == ["a", "c"]
-    assert api_world.names(world.api.entries(world.maps)) == ["b", "d"]
-
-
-def test_patches_of_all_types_change_what_they_say(world: World) -> None:
-    world.map("a", k="1", gone="x")
-    patch = lambda type_, body: world.api.patch(world.maps, "default", "a", type_, body, asked()).object["data"]  # noqa: E731
-
-    assert patch(options.MERGE_PATCH, b'{"data":{"k":"2","gone":null}}') == {"k": "2"}
-    assert patch(options.STRATEGIC_PATCH, {"data": {"s": "3"}}) == {"k": "2", "s": "3"}
-    assert patch(options.JSON_PATCH, [{"op": "replace", "path": "/data/k", "value": "4"}]) == {"k": "4", "s": "3"}
-    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"own": "5"}}
-    assert patch(options.APPLY_PATCH, applied) == {"k": "4", "s": "3", "own": "5"}
-
-
-@pytest.mark.parametrize(
-    ("body", "code", "reason", "words"),
-    [
-        ({"metadata": {"name": "b"}}, 400, "BadRequest", "does not match the name on the URL"),
-        ({"metadata": {"namespace": "b"}}, 400, "BadRequest", "does not match the namespace"),
-        ({"metadata": {"uid": "b"}}, 422, "Invalid", 'metadata.uid: Invalid value: "b": field is immutable'),
-        ({"metadata": {"resourceVersion": "1"}}, 409, "Conflict", "the object has been modified"),
-        ({"kind": "Secret"}, 422, "Invalid", "patch: Invalid value"),
-        (b"{x", 400, "BadRequest", "error decoding patch"),
-    ],
-)
-def test_patches_that_may_not_be_are_refused(world: World, body: Any, code: int, reason: str, words: str) -> None:
-    world.map("a")
-    with Refused(code, reason, words):
-        world.api.patch(world.maps, "default", "a", options.MERGE_PATCH, body, asked())
-
-
-def test_custom_kinds_take_no_strategic_patches(world: World) -> None:
-    world.widget("w")
-    with Refused(415, "UnsupportedMediaType", "accepted media types include: application/json-patch+json"):
-        world.api.patch(WIDGETS, "default", "w", options.STRATEGIC_PATCH, {}, asked())
-
-
-def test_what_is_applied_and_not_there_is_created(world: World) -> None:
-    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "n"}, "data": {"own": "5"}}
-
-    made = meta(world.api.patch(world.maps, "default", "n", options.APPLY_PATCH, applied, asked()))
-
-    assert [(entry["manager"], entry["operation"]) for entry in made["managedFields"]] == [("test", "Apply")]
-    with Refused(404, "NotFound"):
-        world.api.patch(
-            WIDGETS,
-            "default",
-            "n",
-            options.APPLY_PATCH,
-            {**applied, "apiVersion": "example.com/v1", "kind": "Widget"},
-            asked(),
-            "status",
-        )
-
-
 def test_the_lab_itself_writes_whole_objects(world: World) -> None:
     whole = {
         "apiVersion": "example.com/v1",
@@ -423,16 +294,3 @@ def test_the_lab_itself_writes_whole_objects(world: World) -> None:
     assert third.object["status"] == {"phase": "Down", "note": "x"}
     unchanged = world.api.apply_status(WIDGETS, "default", "w", lambda _: None)
     assert unchanged.revision == third.revision
-
-
-def test_who_writes_is_noted_once_per_manager(world: World) -> None:
-    world.api.create(world.maps, "default", {"metadata": {"name": "a"}, "data": {"k": "1"}}, asked())
-    other = options.Options(user=users.authenticated("bob"), manager="other")
-    world.api.patch(world.maps, "default", "a", options.MERGE_PATCH, {"data": {"o": "1"}}, other)
-
-    managers = meta(world.api.get(world.maps, "default", "a"))["managedFields"]
-
-    assert {each["manager"]: each["fieldsV1"]["f:data"].keys() - {"."} for each in managers} == {
-        "test": {"f:k"},
-        "other": {"f:o"},
-    }

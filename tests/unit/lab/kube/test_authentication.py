@@ -334,8 +334,9 @@ def test_only_those_who_may_act_as_others() -> None:
 def test_one_acts_as_a_service_account_with_its_groups() -> None:
     headers = [("Impersonate-User", "system:serviceaccount:shop:robot"), ("Impersonate-Extra-Reason", "drill")]
 
-    user = acting(worlds.World(), "admin", *headers)
+    user = acting(worlds.World(), "admin", *headers, ("Impersonate-Uid", "7"))
 
+    assert user.uid == "7"
     assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated")
     assert user.extra == {"reason": ("drill",)}
 
@@ -344,3 +345,17 @@ def test_one_may_act_as_somebody_who_has_proved_nothing() -> None:
     user = acting(worlds.World(), "admin", ("Impersonate-User", "bob"), ("Impersonate-Group", "system:unauthenticated"))
 
     assert user.groups == ("system:unauthenticated",)
+
+
+def test_who_acts_as_nobody_keeps_the_groups_they_asked_for() -> None:
+    headers = [
+        ("Impersonate-User", "system:anonymous"),
+        ("Impersonate-Group", "devs"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Extra-Reason", "drill"),
+    ]
+
+    user = acting(worlds.World(), "admin", *headers)
+
+    assert (user.groups, user.uid) == (("devs", "system:unauthenticated"), "7")
+    assert user.extra == {"reason": ("drill",)}

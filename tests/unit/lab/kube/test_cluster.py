@@ -7,8 +7,10 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from moorage.engine import clock as clocks
-from moorage.lab.kube import cluster, options, store
+from moorage.lab.kube import cluster, options, problem, store
 from tests.unit.lab.kube import controllers_world as worlds
 
 Object = worlds.Object
@@ -41,6 +43,27 @@ def test_a_cluster_begins_with_what_every_cluster_has() -> None:
     assert service is not None
     assert service.object["spec"]["clusterIP"] == "10.7.0.1"
     assert kube.store.get(("rbac.authorization.k8s.io", "clusterroles"), ("", "cluster-admin")) is not None
+
+
+def test_services_get_addresses_of_a_network_of_either_kind() -> None:
+    api = cluster.Kube(clocks.Clock(), service_network="fd02::/112").api
+    services = api.kind("", "Service")
+
+    def made(name: str, **spec: object) -> Object:
+        content = {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], **spec}}
+        return api.create(services, "default", content).object["spec"]
+
+    assert api.get(services, "default", "kubernetes").object["spec"]["clusterIP"] == "fd02::1"
+    given = made("given")
+    assert (given["clusterIP"], given["clusterIPs"], given["ipFamilies"]) == ("fd02::100", ["fd02::100"], ["IPv6"])
+    assert made("chosen", clusterIP="fd02::7")["clusterIP"] == "fd02::7"
+    for address, why in (
+        ("fd02:0::7", "provided IP is already allocated"),
+        ("fd03::7", "the provided network does not match the current range"),
+        ("10.0.0.7", "the provided network does not match the current range"),
+    ):
+        with pytest.raises(problem.Problem, match=why):
+            made("refused", clusterIP=address)
 
 
 def test_every_namespace_gets_an_account_and_a_root_of_trust_again_and_again() -> None:

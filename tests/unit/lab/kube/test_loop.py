@@ -150,3 +150,32 @@ def test_an_idle_loop_sleeps() -> None:
         await working.stop()
 
     worlds.story(told())
+
+
+def test_without_its_store_a_cluster_stands_still_and_forgets_nothing() -> None:
+    async def told() -> None:
+        world = worlds.World()
+        seen: list[str] = []
+        asked = 0
+        why = "etcdserver: request timed out"
+
+        def available() -> str:
+            nonlocal asked
+            asked += 1
+            return why
+
+        world.api.available = available
+        working = loop.Loop[str](world.api, "test", lambda key: seen.append(key), lambda: ["a"])
+        working.follow(KEY, lambda event: [event.name[1]])
+        working.start()
+        await _until(lambda: asked)
+        world.widget("b")
+        # Asked now and then: as time flies here, a second of the cloud is not worth a look.
+        await asyncio.sleep(0.2)
+        assert seen == []
+        assert 2 <= asked <= 6
+        why = ""
+        await _until(lambda: seen == ["a", "b"])
+        await working.stop()
+
+    worlds.story(told())

@@ -227,3 +227,17 @@ def test_taints_follow_what_a_node_says_and_what_is_said_of_it() -> None:
             await world.until(lambda: _keys(world, "n") == ["mine"])
 
     worlds.story(told())
+
+
+def test_taints_that_drive_pods_away_are_left_to_who_set_them() -> None:
+    async def told() -> None:
+        world = worlds.World()
+        evicting = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+        world.node("n", taints=[evicting])
+
+        async with worlds.working(scheduling.Taints(world.api)):
+            world.change("Node", "n", lambda node: node["spec"].update(unschedulable=True))
+            await world.until(lambda: _keys(world, "n") == ["unreachable", "unschedulable"])
+            assert world.get("Node", "n")["spec"]["taints"][0] == evicting
+
+    worlds.story(told())

@@ -96,6 +96,7 @@ def test_what_lies_on_a_disk_is_started_again_and_what_was_taken_away_is_not() -
         await found.end(static_pods.CONTROLLER_MANAGER, machine)
         await machine.power_off()
         machine.state = instance.RUNNING
+        await machine.wire.open()
 
         await found.supervise(machine)
         assert machine.wire.listening == []  # a start takes its time

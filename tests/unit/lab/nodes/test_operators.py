@@ -15,7 +15,6 @@ from moorage.lab.nodes import cluster as clusters
 from moorage.lab.nodes import (
     conditions,
     disk,
-    handover,
     ignition,
     instance,
     operators,
