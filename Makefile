@@ -6,9 +6,9 @@ BIN := .venv/bin
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t14
 
-demo: ## the main job, from an install-config to bootable Ignition configs, in ./demo
-	@tools/setup run
-	@tools/demo
+demo: ## a whole cluster in the lab, before your eyes; what it makes is in ./demo
+	@tools/setup demo
+	@$(BIN)/moorage demo --dir demo
 
 test: ## unit, platform and crash tests
 	@tools/setup test
@@ -21,6 +21,8 @@ check: ## formatting, lint, types, layers
 conformance: ## what we generate, judged by the real programs that will read it
 	@tools/setup conformance
 	@$(BIN)/python -m pytest tests/conformance
+	@$(BIN)/python -m pytest -n 2 tests/kube --kube=real
+	@$(BIN)/python -m pytest -n 2 tests/kube --kube=lab
 
 bench: ## ratios of DESIGN, each measured against its floor in the same run
 	@tools/setup run

@@ -18,6 +18,9 @@ from pathlib import Path
 
 import engine
 
+import kube
+import lab
+
 ROOT = Path(__file__).resolve().parents[2]
 MOORAGE = Path(sys.executable).parent / "moorage"
 CONFIG = """\
@@ -77,9 +80,11 @@ def main() -> int:
     )
     for figure in engine.figures():
         row(figure.name, figure.ours, figure.floor, figure.most)
+    kube.report()
+    crowd = lab.report()
     if "-o" in sys.argv:
         print(json.dumps(rows))
-    return 1 if any(each["missed"] for each in rows) else 0
+    return 1 if not crowd or any(each["missed"] for each in rows) else 0
 
 
 if __name__ == "__main__":

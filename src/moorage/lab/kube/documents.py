@@ -30,6 +30,7 @@ _ESCAPE = re.compile(r"\\")
 _UNFIT_HEX = re.compile(r"\\u[0-9a-fA-F]{0,3}(?![0-9a-fA-F])")
 _OPEN_ESCAPE = re.compile(r"(?<!\\)(\\\\)*\\$")
 _QUOTED = {"'": r"\'", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\\": r"\\"}
+_IN_NUMBER = "in numeric literal"
 _AFTER_PAIR = "after object key:value pair"
 _LITERALS = ("true", "false", "null")
 # What Python finds wrong, and how Go says it.
@@ -45,7 +46,9 @@ _WRONGS = {
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(_unexpected(name[:1], _WRONGS["Expecting value"]))
+    if name.startswith("-"):
+        raise ValueError(_unexpected(name[1], _IN_NUMBER))
+    raise ValueError(_unexpected(name[0], _WRONGS["Expecting value"]))
 
 
 _json = json.JSONDecoder(parse_constant=_no_number)
@@ -74,7 +77,7 @@ def _in_go(text: str, wrong: json.JSONDecodeError) -> str:
                 same = next(at for at in range(len(literal)) if rest[at : at + 1] != literal[at])
                 return _unexpected(rest[same : same + 1] or " ", f"in literal {literal} (expecting '{literal[same]}')")
         if rest.startswith("-"):
-            return _unexpected(rest[1], "in numeric literal") if rest[1:] else _ENDED
+            return _unexpected(rest[1], _IN_NUMBER) if rest[1:] else _ENDED
     told = _WRONGS.get(wrong.msg) or ("after array element" if _in_list(text[: wrong.pos]) else _AFTER_PAIR)
     return _unexpected(rest[0], told)
 

@@ -26,7 +26,7 @@ ADDED = "ADDED"
 MODIFIED = "MODIFIED"
 DELETED = "DELETED"
 
-KEPT_EVENTS = 10_000
+KEPT_EVENTS = 4_000
 
 # Made once: json.dumps with these arguments would make one for every object.
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 
 from moorage.lab.kube import apply, problem
 from tests.unit.lab.kube import patch_cases, replay, test_managed
@@ -146,6 +146,7 @@ def test_force_takes_the_field_and_nothing_else():
     ]
 
 
+@settings(deadline=None)
 @given(test_managed._specs, test_managed._specs)
 def test_applying_twice_is_applying_once(first, second):
     live = _widget(_widget(None, first), second, "two", force=True)
@@ -155,6 +156,7 @@ def test_applying_twice_is_applying_once(first, second):
     assert again == live
 
 
+@settings(deadline=None)
 @given(test_managed._specs, test_managed._specs)
 def test_what_is_applied_is_there(first, second):
     live = _widget(_widget(None, first), second, "two", force=True)
@@ -168,6 +170,7 @@ def test_what_is_applied_is_there(first, second):
             assert set(first.get("tags", [])) <= set(there or [])
 
 
+@settings(deadline=None)
 @given(test_managed._specs, test_managed._specs)
 def test_without_force_nobody_loses_a_value(first, second):
     live = _widget(None, first)
@@ -182,6 +185,7 @@ def test_without_force_nobody_loses_a_value(first, second):
     assert set(first.get("tags", [])) <= set(after.get("spec", {}).get("tags", []))
 
 
+@settings(deadline=None)
 @given(test_managed._specs)
 def test_applying_nothing_takes_back_all_one_applied(spec):
     live = _widget(None, spec)

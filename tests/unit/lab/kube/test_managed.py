@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.lab.kube import comparing, fieldsets, managed, typed
@@ -165,6 +165,7 @@ def _set(paths) -> fieldsets.Set:
     return found
 
 
+@settings(deadline=None)
 @given(_paths, _paths)
 def test_sets_of_fields_are_sets_of_paths(one, other):
     a, b = _set(one), _set(other)
@@ -176,6 +177,7 @@ def test_sets_of_fields_are_sets_of_paths(one, other):
     assert (a, b) == (_set(one), _set(other))
 
 
+@settings(deadline=None)
 @given(_paths, _paths)
 def test_an_operation_that_changes_nothing_gives_the_very_set_back(one, other):
     a = _set(one | other)
@@ -186,6 +188,7 @@ def test_an_operation_that_changes_nothing_gives_the_very_set_back(one, other):
     assert fieldsets.difference(untouched, _set(other - one)) is untouched
 
 
+@settings(deadline=None)
 @given(_paths)
 def test_a_set_survives_being_sent(paths):
     assert fieldsets.parsed(fieldsets.ordered(_set(paths))) == _set(paths)
@@ -224,6 +227,7 @@ def widget(spec) -> dict:
     return {"apiVersion": "lab.example.com/v1", "kind": "Widget", "metadata": meta, "spec": copy.deepcopy(spec)}
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["one", "two", "three"]), _specs), min_size=1, max_size=5))
 def test_whoever_writes_has_what_was_changed_and_nobody_else(writes):
     type_ = typed.of(replay.kind("Widget").schema)
@@ -239,6 +243,7 @@ def test_whoever_writes_has_what_was_changed_and_nobody_else(writes):
             assert changed <= fields if entry.who[0] == manager else not changed & fields
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["one", "two"]), _specs), min_size=1, max_size=5))
 def test_every_field_there_is_has_one_updater(writes):
     type_ = typed.of(replay.kind("Widget").schema)

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.lab.kube import patches, problem
@@ -105,6 +105,7 @@ _values = st.recursive(_leaves | _lists, lambda inner: st.dictionaries(_names, i
 _documents = st.dictionaries(_names, _values, max_size=4)
 
 
+@settings(deadline=None)
 @given(_documents, _documents)
 def test_merging_a_patch_again_changes_nothing(document, patch):
     once = patches.merge_patch(document, patch)
@@ -112,6 +113,7 @@ def test_merging_a_patch_again_changes_nothing(document, patch):
     assert patches.merge_patch(once, patch) == once
 
 
+@settings(deadline=None)
 @given(_documents, _documents)
 def test_nothing_that_a_merge_patch_makes_null_is_left(document, patch):
     merged = patches.merge_patch(document, patch)
@@ -131,6 +133,7 @@ def _places(value: Any, keys: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     return [*here, *(place for key, below in inner if below for place in _places(below, (*keys, str(key))))]
 
 
+@settings(deadline=None)
 @given(st.data(), _documents, _values)
 def test_an_operation_and_its_inverse_leave_the_document_as_it_was(data, document, value):
     places = _places(document)
@@ -146,6 +149,7 @@ def test_an_operation_and_its_inverse_leave_the_document_as_it_was(data, documen
     assert patches.json_patch(replaced, [{"op": "replace", "path": pointer, "value": held}]) == document
 
 
+@settings(deadline=None)
 @given(st.data(), _documents)
 def test_what_is_there_passes_its_own_test(data, document):
     places = _places(document)

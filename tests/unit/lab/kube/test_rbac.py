@@ -125,6 +125,7 @@ RULES = strategies.fixed_dictionaries(
 )
 
 
+@hypothesis.settings(deadline=None)
 @hypothesis.given(RULES)
 def test_everybody_may_hand_on_exactly_what_they_hold(rule: dict[str, list[str]]) -> None:
     world = worlds.World()

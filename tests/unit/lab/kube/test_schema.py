@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.lab.kube import builtin_kinds, formats, kinds, quantities, schema
@@ -304,6 +304,7 @@ def objects() -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({"spec": st.dictionaries(st.sampled_from([*SPEC, "odd"]), values)})
 
 
+@settings(deadline=None)
 @given(objects())
 def test_pruning_leaves_nothing_unknown_and_completing_twice_changes_nothing(content: dict[str, Any]) -> None:
     schema.prune(THING, content)

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.lab.kube import kinds, selectors
@@ -91,6 +91,7 @@ def test_a_label_selector_object_chooses_by_labels_and_expressions() -> None:
 _words = st.from_regex(r"[a-z]{1,2}", fullmatch=True)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(_words, _words, max_size=3), st.dictionaries(_words, _words, max_size=3))
 def test_equality_means_the_same_in_both_spellings(wanted: dict[str, str], labels: dict[str, str]) -> None:
     text = ",".join(f"{key}={value}" for key, value in wanted.items())

@@ -8,7 +8,7 @@ import logging
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.lab.kube import kinds, store
@@ -103,6 +103,7 @@ def test_what_was_restored_cannot_be_watched_from_before_whatever_the_kind() -> 
     assert put(there, "b").revision == 71
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=30),
     st.data(),

@@ -313,6 +313,7 @@ def test_who_goes_first(goes: Object, stays: Object) -> None:
     assert names.index("goes") < names.index("stays")
 
 
+@hypothesis.settings(deadline=None)
 @hypothesis.given(
     strategies.integers(0, 50),
     strategies.one_of(strategies.integers(0, 60), strategies.integers(0, 150).map(lambda share: f"{share}%")),
