@@ -23,6 +23,7 @@ from moorage.installer import kubeconfig
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 NODES = "/api/v1/nodes"
 _AT_ONCE = 8
+_TRIES, _PAUSE = 20, 0.25
 _LONGEST_LINE = 2**22
 
 Object = dict[str, Any]
@@ -41,9 +42,17 @@ class Cluster:
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=30))
 
     async def ask(self, method: str, path: str, body: object = None) -> Object:
-        """What the API answers; OSError if it refuses."""
-        async with self._request(method, path, json=body) as reply:
-            found: Object = await reply.json()
+        """What the API answers; OSError if it refuses. A connection that breaks is tried again, as programs do."""
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                async with self._request(method, path, json=body) as reply:
+                    found: Object = await reply.json()
+            except aiohttp.ClientConnectionError:
+                if not tries_left:
+                    raise
+                await asyncio.sleep(_PAUSE)
+                continue
+            break
         if reply.status >= 300:
             raise OSError(f"{method} {path}: {found.get('message')}")
         return found
@@ -55,13 +64,14 @@ class Cluster:
             for each in listed["items"]:
                 yield each
             version = listed["metadata"]["resourceVersion"]
-            async with self._request("GET", f"{path}?watch=1&resourceVersion={version}") as reply:
-                async for line in reply.content:
-                    event = json.loads(line)
-                    if event["type"] == "ERROR":
-                        break
-                    if event["type"] != "DELETED":
-                        yield event["object"]
+            with contextlib.suppress(aiohttp.ClientConnectionError, aiohttp.ClientPayloadError):
+                async with self._request("GET", f"{path}?watch=1&resourceVersion={version}") as reply:
+                    async for line in reply.content:
+                        event = json.loads(line)
+                        if event["type"] == "ERROR":
+                            break
+                        if event["type"] != "DELETED":
+                            yield event["object"]
 
     async def close(self) -> None:
         await self._session.close()
