@@ -101,9 +101,15 @@ async def approve(cluster: Cluster) -> None:
     async def work() -> None:
         while True:
             request = await pending.get()
+            path = f"{REQUESTS}/{request['metadata']['name']}"
             condition = {"type": "Approved", "status": "True", "reason": "Ours", "message": "It is one of ours."}
             request.setdefault("status", {})["conditions"] = [condition]
-            await cluster.ask("PUT", f"{REQUESTS}/{request['metadata']['name']}/approval", request)
+            try:
+                await cluster.ask("PUT", f"{path}/approval", request)
+            except OSError:
+                # The reply to an approval that was heard may have been lost: asked again, it comes too late.
+                if not (await cluster.ask("GET", path)).get("status", {}).get("conditions"):
+                    raise
 
     async with asyncio.TaskGroup() as group:
         for _ in range(_AT_ONCE):
