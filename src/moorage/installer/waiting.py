@@ -24,9 +24,14 @@ T = TypeVar("T")
 #: reads on from "waiting for": the goal, a colon, what is missing. The third is how long the stage has taken so far.
 Say = Callable[[str, str, float], None]
 
+#: ``cause(role)``: why the machines of a role keep silent; empty if there is no such role, or nothing to tell.
+Cause = Callable[[str], str]
+
 MINUTE = 60.0
 HEARTBEAT = 60.0
 SETTLED = 30.0
+#: How long machines may keep silent before it is asked why.
+SILENCE = 3 * MINUTE
 _EVERY = 5.0
 
 BOOTSTRAP = "/api/v1/namespaces/kube-system/configmaps/bootstrap"
@@ -94,9 +99,9 @@ def bootstrap_complete(directory: Path, clock: clocks.Clock, environ: Mapping[st
     facts = known(directory)
     with kube.Reader(kubeconfig.read(directory / kubeconfig.FILE), clock, environ) as reader:
         stages = _bootstrap_stages(reader.access.url, facts)
-        prober = probes.Prober(directory, clock, environ)
         _until(stages[0], lambda: reader.get("/version"), clock, say)
-        _until(stages[1], lambda: _bootstrapped(reader, facts, prober), clock, say)
+        cause = _cause(probes.Prober(directory, clock, environ), clock)
+        _until(stages[1], lambda: _bootstrapped(reader, facts, cause), clock, say)
         _until(stages[2], lambda: _etcd_moved(reader, facts), clock, say)
 
 
@@ -106,8 +111,8 @@ def install_complete(directory: Path, clock: clocks.Clock, environ: Mapping[str,
     path = directory / kubeconfig.FILE
     with kube.Reader(kubeconfig.read(path), clock, environ) as reader:
         install, ingress, operators, console = _install_stages(path, facts)
-        prober = probes.Prober(directory, clock, environ)
-        version = _until(install, lambda: _installed(reader, facts, prober), clock, say)
+        cause = _cause(probes.Prober(directory, clock, environ), clock)
+        version = _until(install, lambda: _installed(reader, facts, cause), clock, say)
         kubeconfig.trust(path, _until(ingress, lambda: _ingress_authority(reader), clock, say))
         quiet = Quiet(clock)
         settled = _until(operators, lambda: quiet.all_of(diagnosis.listed(reader, diagnosis.OPERATORS)), clock, say)
@@ -259,7 +264,7 @@ def _until(stage: Stage, look: Callable[[], T], clock: clocks.Clock, say: Say) -
         clock.sleep(min(_EVERY, deadline.remaining()))
 
 
-def _bootstrapped(reader: kube.Reader, facts: diagnosis.Facts, prober: probes.Prober) -> None:
+def _bootstrapped(reader: kube.Reader, facts: diagnosis.Facts, cause: Cause) -> None:
     data = diagnosis.present(reader, BOOTSTRAP).get("data")
     status = str(data.get("status") or "") if isinstance(data, dict) else ""
     if status == "complete":
@@ -267,7 +272,7 @@ def _bootstrapped(reader: kube.Reader, facts: diagnosis.Facts, prober: probes.Pr
     sight = diagnosis.look(reader)
     control_plane = dataclasses.replace(facts, workers=None)
     missing = diagnosis.joined(
-        diagnosis.machines_missing(sight, control_plane), _cause(prober, diagnosis.silent(sight, control_plane))
+        diagnosis.machines_missing(sight, control_plane), cause(diagnosis.silent(sight, control_plane))
     )
     # While machines are missing the operators have nowhere to run, so their complaints would only hide the cause.
     missing = missing or diagnosis.operators_missing(sight.operators)
@@ -287,12 +292,17 @@ def _etcd_moved(reader: kube.Reader, facts: diagnosis.Facts) -> None:
         raise _NotYet(diagnosis.etcd_missing(etcd, diagnosis.present(reader, ETCD_ENDPOINTS), facts))
 
 
-def _cause(prober: probes.Prober, role: str) -> str:
-    """Why machines of a role keep silent, if it can be told from here."""
-    return prober.sentence(role) if role else ""
+def _cause(prober: probes.Prober, clock: clocks.Clock) -> Cause:
+    """Why machines of a role keep silent, if it can be told from here.
+
+    Machines take their time to boot, and an API that has just come up refuses what it will grant in a minute: so for a
+    while silence is no trouble, and looking for its cause would only find what heals by itself.
+    """
+    patience = clock.deadline(SILENCE)
+    return lambda role: prober.sentence(role) if role and patience.expired else ""
 
 
-def _installed(reader: kube.Reader, facts: diagnosis.Facts, prober: probes.Prober) -> str:
+def _installed(reader: kube.Reader, facts: diagnosis.Facts, cause: Cause) -> str:
     version = diagnosis.present(reader, diagnosis.VERSION)
     states = {
         kind: diagnosis.condition(version, kind).get("status") for kind in ("Available", "Failing", "Progressing")
@@ -300,7 +310,7 @@ def _installed(reader: kube.Reader, facts: diagnosis.Facts, prober: probes.Probe
     if states["Available"] == "True" and states["Failing"] != "True" and states["Progressing"] == "False":
         return _version(version)
     sight = diagnosis.look(reader)
-    missing = diagnosis.joined(diagnosis.sentence(sight, facts), _cause(prober, diagnosis.silent(sight, facts)))
+    missing = diagnosis.joined(diagnosis.sentence(sight, facts), cause(diagnosis.silent(sight, facts)))
     raise _NotYet(missing or "the cluster version is not settled", diagnosis.advice(sight))
 
 

@@ -398,6 +398,18 @@ def test_silent_machines_come_with_what_keeps_them_silent(built: fake_cluster.Bu
     assert "masters get their config from there" in caught.value.missing
 
 
+def test_machines_may_take_their_time_before_it_is_asked_why(built: fake_cluster.Built, tmp_path: Path) -> None:
+    shown = {**READY, waiting.BOOTSTRAP: 404, diagnosis.NODES: items(*MASTERS[:1])}
+    with (
+        watched(built, lambda _: shown, tmp_path) as wait,
+        pytest.raises(waiting.BootstrapIncomplete),
+    ):
+        wait.bootstrap()
+
+    told = [seconds for _, line, seconds in wait.said if "get their config from there" in line]
+    assert min(told) == waiting.SILENCE
+
+
 def test_workers_that_keep_silent_are_asked_about_as_workers(built: fake_cluster.Built, tmp_path: Path) -> None:
     shown = {
         **READY,

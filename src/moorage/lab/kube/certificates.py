@@ -7,6 +7,7 @@ them with theirs. What may be written into a request is in `certificate_requests
 
 from __future__ import annotations
 
+import abc
 import base64
 import binascii
 import datetime
@@ -188,7 +189,7 @@ def condition(content: Mapping[str, Any], kind: str) -> bool:
     return any(each.get("type") == kind and each.get("status") == "True" for each in conditions)
 
 
-class _Controller:
+class _Controller(abc.ABC):
     """Looks at every request, those that are there and those that come, until it is stopped."""
 
     def __init__(self, api: apis.Api) -> None:
@@ -214,9 +215,9 @@ class _Controller:
         for entry in self.api.store.entries(REQUESTS):
             self.handle(entry)
 
+    @abc.abstractmethod
     def handle(self, entry: store.Entry) -> None:
         """Do what there is to do about one request."""
-        raise NotImplementedError
 
     def change(self, entry: store.Entry, edit: Callable[[Object], None]) -> None:
         """Let ``edit`` change the status of a request."""

@@ -79,13 +79,7 @@ def _spoken(schema: Document) -> Document:
 
 
 def _paths(served: list[kinds_.Kind]) -> Document:
-    found: dict[str, Document] = {}
-    for operation in operations.of(served):
-        if operation.path not in found:
-            names = operations.path_parameters(operation.path)
-            found[operation.path] = {"parameters": [*map(_path_parameter, names), _query_parameter("pretty")]}
-        found[operation.path][operation.method] = _operation(operation)
-    return dict(sorted(found.items()))
+    return operations.paths(served, _path_parameter, _query_parameter("pretty"), _operation)
 
 
 def _operation(operation: operations.Operation) -> Document:

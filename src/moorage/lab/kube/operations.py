@@ -7,10 +7,13 @@ not on it: nobody should use them, and the server does not offer them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from moorage.lab.kube import discovery, shapes
 from moorage.lab.kube import kinds as kinds_
+
+Document = dict[str, Any]
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 PATCH_TYPES = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
@@ -86,6 +89,21 @@ def of(kinds: Iterable[kinds_.Kind]) -> Iterator[Operation]:
     """All operations on these kinds."""
     for kind in kinds:
         yield from _of_kind(kind)
+
+
+def paths(
+    served: Iterable[kinds_.Kind],
+    path_parameter: Callable[[str], Document],
+    common: Document,
+    written: Callable[[Operation], Document],
+) -> Document:
+    """All operations by path and method, as a generation of OpenAPI writes each; ``common`` is a parameter of all."""
+    found: dict[str, Document] = {}
+    for operation in of(served):
+        if operation.path not in found:
+            found[operation.path] = {"parameters": [*map(path_parameter, path_parameters(operation.path)), common]}
+        found[operation.path][operation.method] = written(operation)
+    return dict(sorted(found.items()))
 
 
 def path_parameters(path: str) -> list[str]:

@@ -17,12 +17,13 @@ def true(content: Object, kind: str) -> bool:
     return found(content, kind).get("status") == "True"
 
 
-def put(content: Object, now: str, kind: str, status: str, reason: str, message: str) -> None:
+def put(content: Object, now: str, kind: str, status: str, reason: str, message: str) -> Object:
     """Set a condition; its time moves only if its truth does."""
-    conditions = content.setdefault("status", {}).setdefault("conditions", [])
+    conditions: list[Object] = content.setdefault("status", {}).setdefault("conditions", [])
     wanted = {"type": kind, "status": status, "reason": reason, "message": message}
     for known in conditions:
         if known["type"] == kind:
             known.update(wanted | ({} if known["status"] == status else {"lastTransitionTime": now}))
-            return
+            return known
     conditions.append({**wanted, "lastTransitionTime": now})
+    return conditions[-1]

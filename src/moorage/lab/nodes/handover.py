@@ -13,7 +13,7 @@ import functools
 from typing import Any
 
 from moorage.lab.nodes import cluster as clusters
-from moorage.lab.nodes import etcd, instance, serving, signing, static_pods
+from moorage.lab.nodes import conditions, etcd, instance, serving, signing, static_pods
 
 Object = dict[str, Any]
 
@@ -46,13 +46,8 @@ def ready_masters(cluster: clusters.Cluster) -> list[tuple[str, instance.Instanc
     return [
         (node["metadata"]["name"], machine)
         for node, machine in cluster.masters()
-        if machine.reachable and _condition(node, "Ready") == "True"
+        if machine.reachable and conditions.true(node, "Ready")
     ]
-
-
-def _condition(content: Object, kind: str) -> str:
-    conditions = (content.get("status") or {}).get("conditions") or ()
-    return next((str(each.get("status")) for each in conditions if each.get("type") == kind), "")
 
 
 # --- operators ---------------------------------------------------------------------------------------------------
@@ -219,15 +214,13 @@ def _operator_status(
         ("StaticPodsDegraded", bool(lost), "Error" if lost else "AsExpected", ill),
         ("NodeInstallerDegraded", bool(trouble), "InstallerFailed" if trouble else "AsExpected", trouble),
     ):
-        _set_condition(cluster, status, kind, truth, reason, message)
+        conditions.put(content, cluster.api.time(), kind, str(truth), reason, message)
 
 
 def _report_etcd(cluster: clusters.Cluster) -> None:
     def edit(content: Object) -> None:
-        status = content.setdefault("status", {})
-
         def condition(kind: str, truth: bool, reason: str, message: str) -> Object:
-            return _set_condition(cluster, status, kind, truth, reason, message)
+            return conditions.put(content, cluster.api.time(), kind, str(truth), reason, message)
 
         list(etcd.conditions(cluster.etcd, highly_available=cluster.facts.highly_available, condition=condition))
 
@@ -239,21 +232,6 @@ def _report_etcd(cluster: clusters.Cluster) -> None:
     marks = (known.get("metadata") or {}).get("annotations") or {}
     if known.get("data") != wanted["data"] or marks != wanted["metadata"].get("annotations", {}):
         cluster.put(wanted)
-
-
-def _set_condition(
-    cluster: clusters.Cluster, status: Object, kind: str, truth: bool, reason: str, message: str
-) -> Object:
-    """Set a condition; its time moves only if its truth does."""
-    conditions = status.setdefault("conditions", [])
-    wanted = {"type": kind, "status": str(truth), "reason": reason, "message": message}
-    for known in conditions:
-        if known["type"] == kind:
-            moved = known["status"] != wanted["status"]
-            known |= wanted | ({"lastTransitionTime": cluster.api.time()} if moved else {})
-            return known  # type: ignore[no-any-return]
-    conditions.append({**wanted, "lastTransitionTime": cluster.api.time()})
-    return conditions[-1]  # type: ignore[no-any-return]
 
 
 def _report_endpoints(cluster: clusters.Cluster) -> None:
