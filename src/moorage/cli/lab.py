@@ -41,6 +41,8 @@ def add(command: argparse.ArgumentParser, shared: argparse.ArgumentParser) -> No
     lab_faults.add(verbs, shared)
     console = _verb(verbs, shared, "console", run_console, "show what a machine wrote on its console")
     console.add_argument("machine")
+    image = _verb(verbs, shared, "image", run_image, "write a stand-in for the image that machines boot from")
+    image.add_argument("file", type=Path, help="the qcow2 file to write; OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE names it")
     kubeconfig = _verb(verbs, shared, "kubeconfig", run_kubeconfig, "print a kubeconfig that kubectl can use from here")
     kubeconfig.add_argument("cluster", nargs="?", default="", help="which cluster, if there are several")
 
@@ -101,7 +103,8 @@ def run_stop(arguments: argparse.Namespace, voice: talk.Voice) -> int:
         found = running()
     except client.Died as problem:
         # What it left behind is a key to nothing.
-        (client.folder(os.environ) / client.DESCRIPTION).unlink(missing_ok=True)
+        for name in (client.DESCRIPTION, client.OVIRT_CONFIG, client.OVIRT_CA):
+            (client.folder(os.environ) / name).unlink(missing_ok=True)
         voice.info(problem.message)
         return 0
     except client.NotThere as problem:
@@ -121,6 +124,7 @@ def run_status(arguments: argparse.Namespace, voice: talk.Voice) -> int:
     print(f"cloud time {told['time']}; {told['calls']} calls, {told['faults']} fault rules, {told['records']} records")
     if not told["privileged"]:
         print("ports 80 and 443 cannot be listened on: services of a port n below 1024 are at n + 10000")
+    print(f"oVirt engine: {told['ovirt']['url']} ({told['ovirt']['username']}, see: moorage lab env)")
     for cluster in told["clusters"]:
         print(f"cluster {cluster['name']}: {cluster['state']}")
     for machine in told["machines"]:
@@ -169,6 +173,18 @@ def run_console(arguments: argparse.Namespace, voice: talk.Voice) -> int:
     from moorage.lab import client
 
     sys.stdout.write(running().control("GET", f"/lab/machines/{client.quoted(arguments.machine)}/console"))
+    return 0
+
+
+def run_image(arguments: argparse.Namespace, voice: talk.Voice) -> int:
+    from moorage.lab import boot_image
+
+    try:
+        with arguments.file.open("xb") as file:
+            file.write(boot_image.content())
+    except OSError as problem:
+        raise errors.MoorageError(f"{arguments.file}: {problem.strerror}", remedy="name another file") from problem
+    voice.info(f"next: export OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE={shlex.quote(str(arguments.file.absolute()))}")
     return 0
 
 

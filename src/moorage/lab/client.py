@@ -24,6 +24,7 @@ from moorage.lab import lock
 
 FOLDER = "MOORAGE_LAB"
 DESCRIPTION, LOG = "lab.json", "lab.log"
+OVIRT_CONFIG, OVIRT_CA = "ovirt-config.yaml", "ovirt-ca.pem"
 _START_SECONDS = 30.0
 _ANSWER_SECONDS = 60.0
 
@@ -59,7 +60,7 @@ def quoted(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Lab:
-    """A running lab. ``environment`` is what programs need to meet it."""
+    """A running lab. ``environment`` is what programs need to meet it, ``ovirt`` where its oVirt engine is."""
 
     folder: Path
     pid: int
@@ -69,6 +70,7 @@ class Lab:
     plain_url: str
     key: str
     environment: Mapping[str, str]
+    ovirt: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def control(self, method: str, path: str, body: object = None) -> Any:
         """Use the controls: the decoded answer, or its text where it is not JSON."""
@@ -88,6 +90,7 @@ def find(where: Path) -> Lab:
             plain_url=about["plain"],
             key=about["key"],
             environment=about["environment"],
+            ovirt=about["ovirt"],
         )
     except (OSError, ValueError, LookupError, TypeError) as problem:
         if lock.held(where):

@@ -7,7 +7,7 @@ neither recorded nor struck by faults.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import typedefs, web
 
@@ -15,6 +15,9 @@ from moorage import errors
 from moorage.lab import faults, plain, sessions
 from moorage.lab import site as sites
 from moorage.lab.nodes import instance
+
+if TYPE_CHECKING:
+    from moorage.lab.ovirt import engine as engines
 
 _BLOWS: dict[str, Callable[[instance.Instance], Awaitable[None]]] = {
     "kill": instance.Instance.power_off,
@@ -26,11 +29,16 @@ _BLOWS: dict[str, Callable[[instance.Instance], Awaitable[None]]] = {
 
 
 def application(
-    site: sites.Site, key: str, tokens: sessions.Sessions, about: dict[str, Any], stop: Callable[[], None]
+    site: sites.Site,
+    key: str,
+    tokens: sessions.Sessions,
+    about: dict[str, Any],
+    stop: Callable[[], None],
+    ovirt: engines.Engine | None = None,
 ) -> web.Application:
-    """The controls of a site. ``about`` is what the process knows of itself."""
+    """The controls of a site, and of its oVirt engine if it has one. ``about`` is what the process knows of itself."""
     app = web.Application(middlewares=[_refusing, _guarding(key)])
-    controls = Controls(site, tokens, about, stop)
+    controls = Controls(site, tokens, about, stop, ovirt)
     blows = "|".join(_BLOWS)
     app.add_routes(
         [
@@ -51,6 +59,10 @@ def application(
             web.get("/lab/kubeconfig", controls.kubeconfig),
         ]
     )
+    if ovirt is not None:
+        from moorage.lab.ovirt import controls as ovirt_controls
+
+        app.add_routes(ovirt_controls.routes(ovirt))
     return app
 
 
@@ -76,12 +88,18 @@ class Controls:
     """The handlers."""
 
     def __init__(
-        self, site: sites.Site, tokens: sessions.Sessions, about: dict[str, Any], stop: Callable[[], None]
+        self,
+        site: sites.Site,
+        tokens: sessions.Sessions,
+        about: dict[str, Any],
+        stop: Callable[[], None],
+        ovirt: engines.Engine | None,
     ) -> None:
         self._site = site
         self._tokens = tokens
         self._about = about
         self._stop = stop
+        self._ovirt = ovirt
 
     async def status(self, request: web.Request) -> web.Response:
         site = self._site
@@ -105,6 +123,8 @@ class Controls:
 
     async def reset(self, request: web.Request) -> web.Response:
         """Back to an empty datacentre; only the calls recorded so far are kept, if asked for."""
+        if self._ovirt is not None:
+            await self._ovirt.clear()
         await request.app[plain.PROVIDER].clear()
         if request.query.get("calls") != "keep":
             self._site.calls.clear()
@@ -154,7 +174,8 @@ class Controls:
         return web.json_response(self._site.quotas.limits)
 
     async def expire_tokens(self, request: web.Request) -> web.Response:
-        return web.json_response({"expired": self._tokens.expire()})
+        logged_in = 0 if self._ovirt is None else self._ovirt.sessions.clear()
+        return web.json_response({"expired": self._tokens.expire() + logged_in})
 
     async def strike(self, request: web.Request) -> web.Response:
         found = self._machine(request)

@@ -1,8 +1,8 @@
 """The lab as a process of its own: it outlives whoever started it, and leaves nothing behind when it stops.
 
 Its folder (0700) holds ``lab.json`` (0600: where it listens, its key), written when all is ready and removed at the
-end, ``lab.log``, and a lock that tells whether a lab lives here, whatever became of it. A lab whose folder was removed
-stops: nobody could find it any more.
+end, the configuration with which clients find its oVirt engine, ``lab.log``, and a lock that tells whether a lab lives
+here, whatever became of it. A lab whose folder was removed stops: nobody could find it any more.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import yaml
 from aiohttp import web
 
 from moorage import __version__
 from moorage.engine import clock as clocks
 from moorage.lab import client, control, lock, plain, sessions
 from moorage.lab import site as sites
+from moorage.lab.ovirt import serving
 
 HERE = "127.0.0.1"
 # How often the lab looks whether its folder is still there, in real seconds: files know no other.
@@ -82,21 +84,36 @@ async def _serve(folder: Path, speed: float) -> None:
         "privileged": site.privileged,
         "environment": {"MOORAGE_RESOLVER": resolver, **environment},
     }
+    ovirt = serving.Served(site)
+    await ovirt.start()
     async with _Listeners() as listeners:
         provider = plain.application(site, tokens)
-        controls = control.application(site, key, tokens, about, stopping.set)
+        controls = control.application(site, key, tokens, about, stopping.set, ovirt.engine)
         controls[plain.PROVIDER] = provider[plain.PROVIDER]
         about["plain"] = await listeners.add(provider)
         about["control"] = await listeners.add(controls)
-        _write(folder / client.DESCRIPTION, {**about, "key": key})
+        about["ovirt"] = _introduced(folder, ovirt)
+        about["environment"]["OVIRT_CONFIG"] = str(folder / client.OVIRT_CONFIG)
+        secret = {"key": key, "ovirt": {**about["ovirt"], "viewer_password": ovirt.password(serving.VIEWER)}}
+        _write(folder / client.DESCRIPTION, json.dumps({**about, **secret}, indent=1))
         _log.info("the lab is ready in %s", site.network)
         try:
             await _told_or_deserted(folder, stopping)
         finally:
             if _described(folder) == os.getpid():
-                (folder / client.DESCRIPTION).unlink(missing_ok=True)
+                for name in (client.DESCRIPTION, client.OVIRT_CONFIG, client.OVIRT_CA):
+                    (folder / name).unlink(missing_ok=True)
+            await ovirt.stop()
             await site.stop()
     _log.info("the lab has stopped")
+
+
+def _introduced(folder: Path, ovirt: serving.Served) -> dict[str, str]:
+    """Write what clients of the engine read; what others may know of it is told."""
+    _write(folder / client.OVIRT_CONFIG, yaml.safe_dump(ovirt.config(), sort_keys=False))
+    _write(folder / client.OVIRT_CA, ovirt.engine.ca_pem)
+    where = {"url": ovirt.url, "fqdn": ovirt.fqdn, "username": serving.ADMIN}
+    return {**where, "ca_file": str(folder / client.OVIRT_CA)}
 
 
 async def _told_or_deserted(folder: Path, stopping: asyncio.Event) -> None:
@@ -138,9 +155,9 @@ class _Listeners:
             await runner.cleanup()
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
+def _write(path: Path, content: str) -> None:
     draft = path.with_suffix(".new")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1)
+        file.write(content)
     draft.replace(path)

@@ -325,3 +325,13 @@ def test_who_may_not_have_low_ports_is_told_where_services_are(alone: Shell) -> 
     assert alone.told("status")["privileged"] is False
     front = alone.plain().balancer("front", [{"port": 443, "members": []}])
     socket.create_connection((front, 10443), timeout=5).close()
+
+
+def test_an_image_to_boot_from_is_written_once(shell: Shell, tmp_path: Path) -> None:
+    image = tmp_path / "coreos.qcow2"
+
+    said = shell.said("image", str(image))
+
+    assert image.read_bytes()[:4] == b"QFI\xfb"
+    assert said == f"info: next: export OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE={image}\n"
+    assert shell.refused("image", str(image)) == [f"error: {image}: File exists", "next: name another file"]

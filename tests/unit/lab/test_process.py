@@ -63,6 +63,8 @@ def test_its_folder_is_its_own_and_its_key_stays_there(tmp_path: Path) -> None:
             "lab.json": 0o600,
             "lab.log": 0o600,
             "lock": 0o600,
+            "ovirt-ca.pem": 0o600,
+            "ovirt-config.yaml": 0o600,
         }
         about = json.loads((folder / "lab.json").read_text())
         assert about["key"] == lab.key
@@ -148,7 +150,12 @@ def test_labs_live_side_by_side(tmp_path: Path) -> None:
 
 def test_it_begins_when_its_environment_says(tmp_path: Path) -> None:
     with running(tmp_path, 500.0) as lab:
-        assert sorted(lab.environment) == ["MOORAGE_CLOCK_EPOCH", "MOORAGE_CLOCK_SPEED", "MOORAGE_RESOLVER"]
+        assert sorted(lab.environment) == [
+            "MOORAGE_CLOCK_EPOCH",
+            "MOORAGE_CLOCK_SPEED",
+            "MOORAGE_RESOLVER",
+            "OVIRT_CONFIG",
+        ]
         assert float(lab.environment["MOORAGE_CLOCK_SPEED"]) == 500
         assert 0 <= time.time() - float(lab.environment["MOORAGE_CLOCK_EPOCH"]) < 60
         address = lab.environment["MOORAGE_RESOLVER"].partition(":")[0]

@@ -143,6 +143,10 @@ class Link:
         found = self._addresses.get(address)
         return None if found is None or found.holder is None else found.holder.machine
 
+    def held_by(self, machine: instance.Instance) -> list[str]:
+        """The virtual addresses that a machine has now."""
+        return sorted(each for each in self._addresses if self.holder(each) is machine)
+
     async def join(self, member: Member) -> None:
         """Let a member take part: it listens first, unless it is configured to begin as master."""
         self._members.append(member)
