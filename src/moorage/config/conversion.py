@@ -7,10 +7,10 @@ this happens on plain data, before the model looks at it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from moorage.config import defaults, findings, source
+from moorage.config import defaults, findings, source, stanza
 
 UNSUPPORTED: Final[dict[tuple[str, ...], str]] = {
     ("arbiter",): "arbiter nodes exist on platform baremetal of openshift-install only",
@@ -46,7 +46,7 @@ _ENUMERATIONS: Final = frozenset(
 _PLUGINS: Final = ("OVNKubernetes", "OpenShiftSDN")
 
 
-def convert(document: source.Document) -> Iterator[findings.Finding]:
+def convert(document: source.Document, chosen: stanza.Stanza) -> Iterator[findings.Finding]:
     """Translate the document's data in place; what was old or is not served comes back as findings."""
     data = document.data
     if data is None:
@@ -62,6 +62,7 @@ def convert(document: source.Document) -> Iterator[findings.Finding]:
     if isinstance(networking, dict):
         yield from _networking(document, networking)
     yield from _compute(data)
+    yield from _platform(document, data, chosen)
 
 
 def _drop_unset(data: dict[str, Any], location: source.Location) -> None:
@@ -87,9 +88,7 @@ def _refuse_unsupported(data: dict[str, Any]) -> Iterator[findings.Finding]:
         for location, holder in _sections(data, parents):
             if name in holder:
                 del holder[name]
-                yield findings.Finding(
-                    source.path((*location, name)), "is known to openshift-install but not to moorage", remedy=remedy
-                )
+                yield _not_served(source.path((*location, name)), remedy)
 
 
 def _sections(data: dict[str, Any], parents: list[str]) -> Iterator[tuple[source.Location, dict[str, Any]]]:
@@ -112,24 +111,11 @@ def _api_version(data: dict[str, Any]) -> Iterator[findings.Finding]:
 
 
 def _networking(document: source.Document, data: dict[str, Any]) -> Iterator[findings.Finding]:
-    renames = (
-        ("clusterNetworks", "clusterNetwork", lambda old: old, ()),
-        ("machineCIDR", "machineNetwork", lambda old: [{"cidr": old}], (0, "cidr")),
-        ("serviceCIDR", "serviceNetwork", lambda old: [old], (0,)),
-        ("type", "networkType", lambda old: old, ()),
-    )
-    for old, new, translate, tail in renames:
-        if old not in data:
-            continue
-        value = data.pop(old)
-        yield _deprecated(f"networking.{old}", f"write it as networking.{new}", "is a deprecated spelling")
-        if not data.get(new):
-            data[new] = translate(value)
-            _move_lines(document, ("networking", old), ("networking", new), tail)
-        else:
-            yield findings.Finding(
-                f"networking.{old}", f"is ignored, since networking.{new} is given", "warning", "remove it"
-            )
+    here = ("networking",)
+    yield from _rename(document, data, here, "clusterNetworks", "clusterNetwork", _as_it_is)
+    yield from _rename(document, data, here, "machineCIDR", "machineNetwork", lambda old: [{"cidr": old}], (0, "cidr"))
+    yield from _rename(document, data, here, "serviceCIDR", "serviceNetwork", _listed, (0,))
+    yield from _rename(document, data, here, "type", "networkType", _as_it_is)
     for plugin in _PLUGINS:
         if isinstance(data.get("networkType"), str) and data["networkType"].lower() == plugin.lower():
             data["networkType"] = plugin
@@ -137,6 +123,49 @@ def _networking(document: source.Document, data: dict[str, Any]) -> Iterator[fin
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         if isinstance(entry, dict) and "hostSubnetLength" in entry:
             yield from _host_subnet_length(entry, f"networking.clusterNetwork[{index}]")
+
+
+def _platform(document: source.Document, data: dict[str, Any], chosen: stanza.Stanza) -> Iterator[findings.Finding]:
+    here = ("platform", chosen.name)
+    section = data["platform"][chosen.name] if source.holds(data.get("platform"), chosen.name) else None
+    if not isinstance(section, dict):
+        return
+    for each in chosen.renamed:
+        translate, tail = (_listed, (0,)) if each.listed else (_as_it_is, ())
+        yield from _rename(document, section, here, each.old, each.new, translate, tail)
+    for name, remedy in chosen.unsupported.items():
+        if name in section:
+            del section[name]
+            yield _not_served(source.path((*here, name)), remedy)
+
+
+def _as_it_is(old: Any) -> Any:
+    return old
+
+
+def _listed(old: Any) -> Any:
+    return [old]
+
+
+def _rename(
+    document: source.Document,
+    section: dict[str, Any],
+    here: source.Location,
+    old: str,
+    new: str,
+    translate: Callable[[Any], Any],
+    tail: source.Location = (),
+) -> Iterator[findings.Finding]:
+    if old not in section:
+        return
+    value = section.pop(old)
+    field, instead = source.path((*here, old)), source.path((*here, new))
+    yield _deprecated(field, f"write it as {instead}", "is a deprecated spelling")
+    if not section.get(new):
+        section[new] = translate(value)
+        _move_lines(document, (*here, old), (*here, new), tail)
+    else:
+        yield findings.Finding(field, f"is ignored, since {instead} is given", "warning", "remove it")
 
 
 def _move_lines(document: source.Document, old: source.Location, new: source.Location, tail: source.Location) -> None:
@@ -168,6 +197,10 @@ def _compute(data: dict[str, Any]) -> Iterator[findings.Finding]:
             "warning",
             "for no workers write one pool, name: worker, replicas: 0",
         )
+
+
+def _not_served(field: str, remedy: str) -> findings.Finding:
+    return findings.Finding(field, "is known to openshift-install but not to moorage", remedy=remedy)
 
 
 def _deprecated(field: str, remedy: str, message: str) -> findings.Finding:

@@ -67,8 +67,8 @@ def _examine(
     document = source.load(text)
     if document.data is None:
         return None, document.faults
-    found = [*document.faults, *conversion.convert(document)]
     chosen = shape.choose(document.data, stanzas)
+    found = [*document.faults, *conversion.convert(document, chosen)]
     filled = defaults.fill(
         document.data,
         machine_network=chosen.machine_network,

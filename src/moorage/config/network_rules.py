@@ -20,6 +20,7 @@ Kind = Literal["machineNetwork", "serviceNetwork", "clusterNetwork"]
 
 _CIDR = re.compile(r"[0-9A-Fa-f:.]+/[0-9]{1,3}")
 _DOCKER: Final = ipaddress.ip_network("172.17.0.0/16")
+_LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 _JOIN: Final = "its join switch"
 # What OVN-Kubernetes uses inside, as of 4.20 (the masquerade ranges grew in 4.17).
 _OVN: Final = tuple(
@@ -105,6 +106,27 @@ def _unparsable(field: str, text: str) -> findings.Finding:
 def canonical(config: model.InstallConfig, _: stanza.Stanza) -> Iterator[findings.Finding]:
     for _kind, field, text in _written(config):
         yield from cidr(field, text)
+
+
+@rule.reads("networking.machineNetwork", "networking.serviceNetwork", "networking.clusterNetwork.cidr")
+def loopback(config: model.InstallConfig, _: stanza.Stanza) -> Iterator[findings.Finding]:
+    """Addresses that never leave a computer. Machines may have them where all of them are simulated on one."""
+    for network in networks(config):
+        if not any(overlap(network.range, local) for local in _LOOPBACK):
+            continue
+        if network.kind == "machineNetwork":
+            yield findings.Finding(
+                network.field,
+                f"{network.range} are loopback addresses: only a cluster simulated on this very computer has them",
+                "warning",
+                "give the range that the machines' real addresses are in",
+            )
+        else:
+            yield findings.Finding(
+                network.field,
+                f"{network.range} are loopback addresses: every node would reach itself there, never another",
+                remedy="choose a range such as 10.128.0.0/14 for pods, 172.30.0.0/16 for services",
+            )
 
 
 @rule.reads("networking.networkType")
@@ -344,6 +366,7 @@ def _stack(families: tuple[str, ...]) -> str:
 
 RULES: Final[tuple[rule.Rule, ...]] = (
     canonical,
+    loopback,
     network_type,
     overlaps,
     reserved,

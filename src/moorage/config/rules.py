@@ -47,8 +47,9 @@ def check(config: model.InstallConfig, chosen: stanza.Stanza, broken: Sequence[s
     for family in families:
         for each in rule.applicable(family, broken):
             yield from each(config, chosen)
-    if rule.applies(chosen.rules, broken):
-        yield from chosen.rules(config)
+    for own in chosen.rules:
+        if rule.applies(own, broken):
+            yield from own(config)
 
 
 @rule.reads("metadata.name")

@@ -1,8 +1,8 @@
 """The questions of `create install-config`, as data, and what their answers become.
 
 Answers come from flags, the environment, a file or a person, and all of them pass the same checks the finished file
-will: `Question.check` calls the rules. The asking itself is behind the small `Asker`, so a run without a terminal and a
-test differ from a person only in who answers.
+will: `Question.check` calls the rules. An `Interview` knows what was answered beforehand and has a small `Asker` for
+the rest, so a run without a terminal and a test differ from a person only in who answers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol
 
 from moorage import errors
-from moorage.config import defaults, emit, findings, key_rules, load, model, names, rules, schema, source, stanza, text
+from moorage.config import (
+    defaults,
+    emit,
+    findings,
+    key_rules,
+    load,
+    model,
+    names,
+    network_rules,
+    rules,
+    schema,
+    source,
+    stanza,
+    text,
+)
 
 Kind = Literal["text", "password", "select", "path"]
 ENVIRONMENT: Final = "MOORAGE_"
@@ -43,6 +57,8 @@ class Question:
     default: str | None = None
     check: Callable[[str], str | None] = accepted
     optional: bool = False
+    flag: bool = True
+    """Whether a flag of the command answers it as well."""
 
 
 class Asker(Protocol):
@@ -52,12 +68,112 @@ class Asker(Protocol):
         """The answer; it has passed ``question.check``."""
 
 
-PlatformQuestions = Callable[[str], Sequence[Question]]
+def silent(_: str) -> None:
+    """Says nothing."""
 
 
-def no_questions(_: str) -> Sequence[Question]:
+class Interview:
+    """One conversation: answers given beforehand, and perhaps somebody to ask for the others.
+
+    Questions of platforms depend on what a platform says meanwhile, so they come one by one. ``say`` tells the person
+    what they should know before the next one, ``warn`` what is wrong with the last.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, str],
+        asker: Asker | None = None,
+        say: Callable[[str], None] = silent,
+        warn: Callable[[str], None] = silent,
+    ) -> None:
+        self.given = dict(given)
+        self.say = say
+        self.warn = warn
+        self._asker = asker
+
+    @property
+    def attended(self) -> bool:
+        """Whether there is somebody to ask."""
+        return self._asker is not None
+
+    def ask(self, question: Question) -> str:
+        """The answer, which has passed ``question.check``; `findings.Invalid` if there is none to be had."""
+        if question.key in self.given:
+            problem = question.check(self.given[question.key])
+            if problem is None:
+                return self.given[question.key]
+            if question.optional:
+                raise findings.Invalid("the answers", [findings.Finding(question.key, problem)])
+            self.refuse(question.key, problem)
+        if question.optional:
+            return question.default or ""
+        if self._asker is not None:
+            return self._asker.ask(question)
+        if question.default is not None:
+            return question.default
+        raise findings.Invalid("the answers", [not_answered(question)])
+
+    def refuse(self, key: str, problem: str, remedy: str = "") -> None:
+        """An answer turned out to be wrong: a person is told and can be asked again, for anybody else it is the end."""
+        if not self.attended:
+            raise findings.Invalid("the answers", [findings.Finding(key, problem, remedy=remedy)])
+        self.given.pop(key, None)
+        self.warn(f"{problem}; {remedy}" if remedy else problem)
+
+
+def not_answered(question: Question) -> findings.Finding:
+    """What to say where an answer is missing."""
+    ways = [f"{ENVIRONMENT}{question.key.upper()}", f"{question.key}: in the answers file"]
+    if question.flag:
+        ways.insert(0, f"--{question.key.replace('_', '-')}")
+    listed = f"; there are {', '.join(choice.title for choice in question.choices)}" if question.choices else ""
+    remedy = f"give {', '.join(ways[:-1])} or {ways[-1]}{listed}"
+    return findings.Finding(question.key, "is not answered, and there is nobody to ask", remedy=remedy)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settled:
+    """What a platform's survey found out: its section, its machines' network, and what is left to do.
+
+    ``finish`` runs when the whole file is known to be sound and returns what is to be said; until then, nothing that
+    the survey learned is written anywhere.
+    """
+
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    machine_network: str | None = None
+    finish: Callable[[], Sequence[str]] = tuple
+
+
+class PlatformSurvey(Protocol):
+    """The questions of one platform."""
+
+    def missing(self, interview: Interview) -> Iterable[findings.Finding]:
+        """What must be answered beforehand where nobody can be asked, as far as that is known without a look."""
+
+    def ask(self, interview: Interview) -> Settled:
+        """Ask, look, ask again."""
+
+
+def no_survey(_: str) -> PlatformSurvey | None:
     """For platforms with nothing to ask."""
-    return ()
+    return None
+
+
+def checked(check: Callable[[str, str], Iterable[findings.Finding]]) -> Callable[[str], str | None]:
+    """A question's check by one of the file's own rules: the first error, in words for the person who types."""
+
+    def first_error(typed: str) -> str | None:
+        for finding in check("", typed.strip()):
+            if finding.severity == "error":
+                return f"{finding.message}; {finding.remedy}" if finding.remedy else finding.message
+        return None
+
+    return first_error
+
+
+MACHINE_NETWORK: Final = Question(
+    "machine_network", "Network of the machines (CIDR)", check=checked(network_rules.cidr), optional=True
+)
 
 
 def questions(stanzas: Mapping[str, stanza.Stanza], ssh_keys: Sequence[Choice] = ()) -> tuple[Question, ...]:
@@ -65,13 +181,14 @@ def questions(stanzas: Mapping[str, stanza.Stanza], ssh_keys: Sequence[Choice] =
     platforms = tuple(Choice(chosen.title, name) for name, chosen in sorted(stanzas.items()))
     no_key = Choice("none: nobody logs in to the nodes", "")
     return (
-        Question("ssh_key", "SSH public key", "select", (*ssh_keys, no_key), "", _checked(key_rules.ssh_keys)),
+        Question("ssh_key", "SSH public key", "select", (*ssh_keys, no_key), "", checked(key_rules.ssh_keys)),
         Question("platform", "Platform", "select", platforms, check=_one_of(stanzas)),
-        Question("base_domain", "Base domain", check=_checked(names.base_domain)),
-        Question("cluster_name", "Cluster name", check=_checked(names.cluster_name)),
-        Question("pull_secret", "Pull secret", "password", check=_checked(key_rules.pull_secret)),
+        Question("base_domain", "Base domain", check=checked(names.base_domain)),
+        Question("cluster_name", "Cluster name", check=checked(names.cluster_name)),
+        Question("pull_secret", "Pull secret", "password", check=checked(key_rules.pull_secret)),
         Question("control_plane_replicas", "Control-plane machines", check=_control_plane, optional=True),
         Question("worker_replicas", "Workers", check=_workers, optional=True),
+        MACHINE_NETWORK,
     )
 
 
@@ -89,23 +206,23 @@ def ssh_key_choices(directory: pathlib.Path) -> tuple[Choice, ...]:
 
 
 def gather(
-    known: Sequence[Question],
+    keys: Sequence[str],
     *,
     flags: Mapping[str, str | None],
     environ: Mapping[str, str],
     answers_file: pathlib.Path | None = None,
 ) -> dict[str, str]:
     """Answers given beforehand: by flag, else by ``MOORAGE_<KEY>``, else in the file. ``@path`` reads a file."""
-    from_file = _answers_in(answers_file, [question.key for question in known]) if answers_file is not None else {}
+    from_file = _answers_in(answers_file, keys) if answers_file is not None else {}
     answers = {}
-    for question in known:
-        for given in (flags.get(question.key), environ.get(ENVIRONMENT + question.key.upper())):
+    for key in keys:
+        for given in (flags.get(key), environ.get(ENVIRONMENT + key.upper())):
             if given is not None:
-                answers[question.key] = _contents(given)
+                answers[key] = _contents(given)
                 break
         else:
-            if question.key in from_file:
-                answers[question.key] = _contents(from_file[question.key])
+            if key in from_file:
+                answers[key] = _contents(from_file[key])
     return answers
 
 
@@ -128,35 +245,34 @@ def faults(known: Sequence[Question], answers: Mapping[str, str]) -> list[findin
     return found
 
 
-def settle(known: Sequence[Question], answers: Mapping[str, str]) -> dict[str, str]:
-    """Answers for a run with nobody to ask: defaults filled in, or an error that names all that is missing or wrong."""
-    found = faults(known, answers)
-    for key in unanswered(known, answers):
-        remedy = f"give --{key.replace('_', '-')}, {ENVIRONMENT}{key.upper()}, or {key}: in the answers file"
-        found.append(findings.Finding(key, "is not answered, and there is nobody to ask", remedy=remedy))
-    if found:
-        raise findings.Invalid("the answers", found)
-    given = {question.key: question.default for question in known if question.default is not None}
-    return {**given, **answers}
-
-
-def ask(
+def hold(
     known: Sequence[Question],
-    asker: Asker,
-    answers: Mapping[str, str] | None = None,
-    platform_questions: PlatformQuestions = no_questions,
-) -> dict[str, str]:
-    """Ask what is not answered yet, in order; the platform's own questions follow the choice of the platform."""
-    found = dict(answers or {})
-    wrong = faults(known, found)
+    interview: Interview,
+    platform_survey: Callable[[str], PlatformSurvey | None] = no_survey,
+) -> tuple[dict[str, str], Settled]:
+    """All answers, asked for in order; the platform's own questions follow the choice of the platform.
+
+    Where nobody can be asked, all that is missing or wrong is named at once, before anything is looked at.
+    """
+    wrong = faults(known, interview.given)
+    if not interview.attended:
+        by_key = {question.key: question for question in known}
+        wrong += [not_answered(by_key[key]) for key in unanswered(known, interview.given)]
+        named = interview.given.get("platform", "")
+        if named and not any(finding.field == "platform" for finding in wrong):
+            chosen = platform_survey(named)
+            wrong += chosen.missing(interview) if chosen is not None else ()
     if wrong:
         raise findings.Invalid("the answers", wrong)
+    answers: dict[str, str] = {}
+    settled = Settled()
     for question in known:
-        if question.key not in found and not question.optional:
-            found[question.key] = asker.ask(question)
+        if question.key in interview.given or not question.optional:
+            answers[question.key] = interview.ask(question)
         if question.key == "platform":
-            found = ask(platform_questions(found["platform"]), asker, found)
-    return found
+            chosen = platform_survey(answers["platform"])
+            settled = chosen.ask(interview) if chosen is not None else settled
+    return answers, settled
 
 
 def build(
@@ -227,16 +343,6 @@ def questionary_asker(**prompt: Any) -> Asker:
             return questionary.text(question.prompt, default=default, validate=validate, **prompt)
 
     return Terminal()
-
-
-def _checked(check: Callable[[str, str], Iterable[findings.Finding]]) -> Callable[[str], str | None]:
-    def first_error(typed: str) -> str | None:
-        for finding in check("", typed.strip()):
-            if finding.severity == "error":
-                return f"{finding.message}; {finding.remedy}" if finding.remedy else finding.message
-        return None
-
-    return first_error
 
 
 def _one_of(known: Iterable[str]) -> Callable[[str], str | None]:

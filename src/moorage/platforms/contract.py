@@ -8,11 +8,11 @@ lacks a module says so by not having the file, and the installer says it to the 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from moorage.assets import values
-from moorage.config import findings, model
+from moorage.config import findings, model, survey
 from moorage.engine import clock as clocks
 from moorage.engine import flow, secret
 
@@ -27,6 +27,20 @@ class Surroundings:
     clock: clocks.Clock
     #: Tells the log of every call to the platform: a line without secrets.
     trace: Callable[[str], None]
+
+
+class Survey(Protocol):
+    """`survey.py`: what to ask a person, with live answers. A platform without the file has nothing to ask.
+
+    Reading the module loads no SDK: the keys of every platform's questions are wanted before one is chosen.
+    """
+
+    KEYS: Sequence[str]
+    """The questions that can be answered beforehand."""
+
+    def missing(self, interview: survey.Interview, around: Surroundings) -> Iterable[findings.Finding]: ...
+
+    def ask(self, interview: survey.Interview, around: Surroundings) -> survey.Settled: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,8 +117,82 @@ class Infra(Protocol):
 
     def declare(self, cluster: Cluster, around: Surroundings) -> flow.Flow: ...
 
+    def cluster_secret(self, cluster: Cluster, around: Surroundings) -> ClusterSecret | None:
+        """The platform's credentials for the controllers in the cluster; None if they need none.
+
+        The installer hands them over through the cluster's API. In a manifest they would be part of the bootstrap
+        machine's user data, which others on the platform may read.
+        """
+
     def secrets(self, cluster: Cluster, around: Surroundings) -> Sequence[secret.Secret]:
         """Credentials that must never reach journal or log, in whatever message they may turn up."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ClusterSecret:
+    """A Secret of the cluster: where it goes, and the plain values of its keys."""
+
+    namespace: str
+    name: str
+    values: Mapping[str, secret.Secret] = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """One node's instance as it is wanted, by day 1 and day 2 alike: what a Machine object says, and its user data."""
+
+    name: str
+    infra_id: str
+    role: str
+    """master, worker or bootstrap."""
+    provider_spec: Mapping[str, object]
+    """``spec.providerSpec.value`` of the Machine object."""
+    user_data: bytes = dataclasses.field(repr=False)
+    provider_id: str = ""
+    """What the instance is known as since it was made, if that is recorded anywhere: names may be taken by others."""
+    not_addresses: tuple[str, ...] = ()
+    """Addresses that the node may carry for a while and that are not its own: the cluster's VIPs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Instance:
+    """What the platform has for a `Machine`. ``ready`` means: complete and switched on; addresses may come later."""
+
+    id: str
+    provider_id: str
+    state: str
+    """The platform's own word for it."""
+    ready: bool
+    addresses: tuple[str, ...] = ()
+    """Addresses of the node itself, the primary one first; never a virtual one that it carries for a while."""
+    waiting_for: str = ""
+    """What is missing until it is ready, in a person's words."""
+
+
+class Actuator(Protocol):
+    """`machine.py`: one instance per `Machine`, made, completed and removed by the same calls on day 1 and day 2.
+
+    What goes wrong is told in the engine's types: `Terminal` (the spec can never work), `Transient` (again, later),
+    `NotFound`, `Conflict`, `Unauthorized`, `Ambiguous`. No method waits for the platform: callers come again.
+    """
+
+    def exists(self, machine: Machine) -> Instance | None:
+        """The machine's instance, found by name and mark; what is being deleted counts as there."""
+
+    def create(self, machine: Machine) -> Instance:
+        """Ask for it, once."""
+
+    def update(self, machine: Machine) -> Instance:
+        """Do the next step that is missing (none, if it is complete): what was half built is completed."""
+
+    def delete(self, machine: Machine) -> None:
+        """Do the next step of its removal; `NotFound` once it is surely gone."""
+
+
+class Machines(Protocol):
+    """`machine.py` as a module."""
+
+    def actuator(self, around: Surroundings) -> Actuator: ...
 
 
 @dataclasses.dataclass(frozen=True)

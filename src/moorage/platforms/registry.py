@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PLATFORMS: Final[Mapping[str, str]] = {
     "none": "moorage.platforms.none",
+    "ovirt": "moorage.platforms.ovirt",
 }
 
 PLUGINS = "MOORAGE_PLATFORMS"
@@ -50,6 +51,16 @@ def stanzas() -> dict[str, stanza.Stanza]:
     return {name: _load(name, package, "config").STANZA for name, package in packages().items()}
 
 
+def survey(name: str) -> contract.Survey | None:
+    """The platform's questions; None if it has nothing to ask."""
+    return cast("contract.Survey", _load(name, _package(name), "survey")) if _has(name, "survey") else None
+
+
+def makes_machines(name: str) -> bool:
+    """Whether moorage makes the platform's machines, or its user does."""
+    return _has(name, "infra")
+
+
 def manifests(name: str) -> platform.Manifests:
     """The platform's share of the cluster's manifests."""
     return cast("platform.Manifests", _load(name, _package(name), "manifests").MANIFESTS)
@@ -65,6 +76,11 @@ def preflight(name: str) -> contract.Preflight:
     return cast("contract.Preflight", _offered(name, "preflight", _BRING_YOUR_OWN))
 
 
+def machines(name: str) -> contract.Machines:
+    """How one node's instance is made, completed and removed."""
+    return cast("contract.Machines", _offered(name, "machine", _BRING_YOUR_OWN))
+
+
 def destroy(name: str) -> contract.Destroy:
     """How the platform finds what belongs to a cluster."""
     return cast("contract.Destroy", _offered(name, "destroy", "remove the machines where you made them"))
@@ -77,14 +93,18 @@ _BRING_YOUR_OWN = (
 
 
 def _offered(name: str, module: str, otherwise: str) -> ModuleType:
-    package = _package(name)
-    _load(name, package)
-    if importlib.util.find_spec(f"{package}.{module}") is None:
+    if not _has(name, module):
         raise NotOffered(
             f"moorage makes nothing on platform {name!r}, so there is nothing to plan, create or destroy there",
             remedy=otherwise,
         )
-    return _load(name, package, module)
+    return _load(name, _package(name), module)
+
+
+def _has(name: str, module: str) -> bool:
+    package = _package(name)
+    _load(name, package)
+    return importlib.util.find_spec(f"{package}.{module}") is not None
 
 
 def _load(name: str, package: str, module: str = "") -> ModuleType:

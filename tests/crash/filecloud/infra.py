@@ -143,3 +143,7 @@ def declare(cluster: contract.Cluster, around: contract.Surroundings) -> flow.Fl
 
 def secrets(_cluster: contract.Cluster, around: contract.Surroundings) -> Sequence[secret.Secret]:
     return clients.Client(around).secrets()
+
+
+def cluster_secret(_cluster: contract.Cluster, _around: contract.Surroundings) -> contract.ClusterSecret | None:
+    return None

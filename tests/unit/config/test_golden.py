@@ -129,7 +129,7 @@ GOLDEN = [
             7,
             "platform.aws",
             "aws is a platform of openshift-install, not of moorage",
-            "use openshift-install for it; moorage installs on dock or none",
+            "use openshift-install for it; moorage installs on dock, none or ovirt",
         ),
         id="platform of another installer",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -35,8 +35,28 @@ class Script:
         return self.answers[question.key]
 
 
-def dock_questions(platform: str) -> Sequence[survey.Question]:
-    return (BERTH,) if platform == "dock" else ()
+class DockSurvey:
+    """A platform that asks for a berth, and wants it beforehand where nobody can be asked."""
+
+    def missing(self, interview: survey.Interview) -> Iterable[findings.Finding]:
+        return [] if "dock_berth" in interview.given else [survey.not_answered(BERTH)]
+
+    def ask(self, interview: survey.Interview) -> survey.Settled:
+        return survey.Settled({"berth": interview.ask(BERTH)}, "192.168.7.0/24")
+
+
+def dock_survey(platform: str) -> survey.PlatformSurvey | None:
+    return DockSurvey() if platform == "dock" else None
+
+
+def keys(stanzas: Any) -> list[str]:
+    return [question.key for question in survey.questions(stanzas)]
+
+
+def told(call: Any) -> list[tuple[str, str]]:
+    with pytest.raises(findings.Invalid) as caught:
+        call()
+    return [(finding.field, finding.message) for finding in caught.value.findings]
 
 
 def by_key(stanzas: Any, key: str) -> survey.Question:
@@ -46,29 +66,83 @@ def by_key(stanzas: Any, key: str) -> survey.Question:
 def test_everything_is_asked_in_order_and_the_platforms_questions_follow_the_platform(stanzas: Any) -> None:
     script = Script({**ANSWERS, "platform": "dock", "ssh_key": "", "dock_berth": "7"})
 
-    answers = survey.ask(survey.questions(stanzas), script, platform_questions=dock_questions)
+    answers, settled = survey.hold(survey.questions(stanzas), survey.Interview({}, script), dock_survey)
 
     assert script.asked == ["ssh_key", "platform", "dock_berth", "base_domain", "cluster_name", "pull_secret"]
-    assert answers == script.answers
+    assert answers == {key: value for key, value in script.answers.items() if key != "dock_berth"}
+    assert (settled.settings, settled.machine_network) == ({"berth": "7"}, "192.168.7.0/24")
 
 
 def test_what_is_answered_is_not_asked(stanzas: Any) -> None:
     script = Script({"ssh_key": "", "pull_secret": PULL_SECRET})
     given_before = {key: ANSWERS[key] for key in ("platform", "base_domain", "cluster_name")}
 
-    survey.ask(survey.questions(stanzas), script, {**given_before, "worker_replicas": "2"})
+    interview = survey.Interview({**given_before, "worker_replicas": "2"}, script)
+
+    answers, _ = survey.hold(survey.questions(stanzas), interview)
 
     assert script.asked == ["ssh_key", "pull_secret"]
+    assert answers == {**ANSWERS, "ssh_key": "", "worker_replicas": "2"}
 
 
 def test_wrong_answers_given_beforehand_stop_the_survey_before_anything_is_asked(stanzas: Any) -> None:
     script = Script(ANSWERS)
 
-    with pytest.raises(findings.Invalid) as caught:
-        survey.ask(survey.questions(stanzas), script, {"cluster_name": "Demo", "worker_replicas": "many"})
+    interview = survey.Interview({"cluster_name": "Demo", "worker_replicas": "many"}, script)
 
-    assert [finding.field for finding in caught.value.findings] == ["cluster_name", "worker_replicas"]
+    found = told(lambda: survey.hold(survey.questions(stanzas), interview))
+
+    assert [field for field, _ in found] == ["cluster_name", "worker_replicas"]
     assert script.asked == []
+
+
+def test_a_person_is_told_what_is_wrong_with_an_answer_given_beforehand_and_asked() -> None:
+    # Given a berth that was answered beforehand, wrongly, and a person
+    script, warnings = Script({"dock_berth": "7"}), list[str]()
+    interview = survey.Interview({"dock_berth": "the best"}, script, warn=warnings.append)
+
+    # When the question comes up
+    answer = interview.ask(BERTH)
+
+    # Then the person heard of it and had the last word, once
+    assert (answer, script.asked, warnings) == ("7", ["dock_berth"], ["must be a number"])
+    assert "dock_berth" not in interview.given
+
+
+def test_an_answer_that_turns_out_wrong_is_asked_for_again_or_ends_a_run_with_nobody_to_ask() -> None:
+    warnings = list[str]()
+    attended = survey.Interview({"dock_berth": "7"}, Script({"dock_berth": "8"}), warn=warnings.append)
+    alone = survey.Interview({"dock_berth": "7"})
+
+    attended.refuse("dock_berth", "the berth is taken", "choose another")
+
+    assert attended.ask(BERTH) == "8"
+    assert warnings == ["the berth is taken; choose another"]
+    assert told(lambda: alone.refuse("dock_berth", "the berth is taken")) == [("dock_berth", "the berth is taken")]
+
+
+def test_an_optional_question_is_answered_beforehand_or_not_at_all() -> None:
+    question = survey.Question(
+        "dock_flag", "Flag", check=lambda typed: "is no flag" if typed == "x" else None, optional=True
+    )
+    script = Script({})
+
+    assert survey.Interview({}, script).ask(question) == ""
+    assert survey.Interview({"dock_flag": "red"}, script).ask(question) == "red"
+    assert told(lambda: survey.Interview({"dock_flag": "x"}, script).ask(question)) == [("dock_flag", "is no flag")]
+    assert script.asked == []
+
+
+def test_a_missing_answer_says_every_way_to_give_it_and_what_there_is() -> None:
+    choices = (survey.Choice("East", "e"), survey.Choice("West", "w"))
+
+    found = survey.not_answered(survey.Question("dock_side", "Side", "select", choices, flag=False))
+
+    assert found.remedy == "give MOORAGE_DOCK_SIDE or dock_side: in the answers file; there are East, West"
+
+
+def test_what_a_survey_leaves_to_do_is_nothing_unless_it_says_so() -> None:
+    assert tuple(survey.Settled().finish()) == ()
 
 
 @pytest.mark.parametrize(
@@ -81,6 +155,7 @@ def test_wrong_answers_given_beforehand_stop_the_survey_before_anything_is_asked
         ("ssh_key", "", "ssh-rsa nonsense!"),
         ("control_plane_replicas", "3", "2"),
         ("worker_replicas", "0", "-1"),
+        ("machine_network", "192.168.7.0/24", "192.168.7.1/24"),
     ],
 )
 def test_answers_are_checked_by_the_rules_of_the_file(stanzas: Any, key: str, good: str, bad: str) -> None:
@@ -101,7 +176,7 @@ def test_flags_come_before_the_environment_and_that_before_the_file(stanzas: Any
     file.write_text("platform: none\nbase_domain: file.com\ncluster_name: file\nworker_replicas: 2\n")
 
     answers = survey.gather(
-        survey.questions(stanzas),
+        keys(stanzas),
         flags={"cluster_name": "flag", "base_domain": None},
         environ={"MOORAGE_CLUSTER_NAME": "env", "MOORAGE_BASE_DOMAIN": "env.com", "OTHER": "x"},
         answers_file=file,
@@ -114,14 +189,14 @@ def test_an_answer_may_be_read_from_a_file(stanzas: Any, tmp_path: pathlib.Path)
     secret = tmp_path / "pull-secret.json"
     secret.write_text(PULL_SECRET + "\n")
 
-    answers = survey.gather(survey.questions(stanzas), flags={"pull_secret": f"@{secret}"}, environ={})
+    answers = survey.gather(keys(stanzas), flags={"pull_secret": f"@{secret}"}, environ={})
 
     assert answers == {"pull_secret": PULL_SECRET}
 
 
 def test_a_file_that_is_not_there_is_an_error(stanzas: Any, tmp_path: pathlib.Path) -> None:
     with pytest.raises(errors.ConfigError, match=r"secret cannot be read"):
-        survey.gather(survey.questions(stanzas), flags={"pull_secret": f"@{tmp_path}/secret"}, environ={})
+        survey.gather(keys(stanzas), flags={"pull_secret": f"@{tmp_path}/secret"}, environ={})
 
 
 @pytest.mark.parametrize(
@@ -139,25 +214,39 @@ def test_an_answers_file_with_mistakes(stanzas: Any, tmp_path: pathlib.Path, tex
     file.write_text(text)
 
     with pytest.raises(findings.Invalid) as caught:
-        survey.gather(survey.questions(stanzas), flags={}, environ={}, answers_file=file)
+        survey.gather(keys(stanzas), flags={}, environ={}, answers_file=file)
 
     assert [(finding.field, finding.line) for finding in caught.value.findings] == [(field, line)]
 
 
 def test_with_nobody_to_ask_all_that_is_missing_is_named_at_once(stanzas: Any) -> None:
     known = survey.questions(stanzas)
+    interview = survey.Interview({"platform": "dock", "cluster_name": "Demo"})
 
     with pytest.raises(findings.Invalid) as caught:
-        survey.settle(known, {"platform": "none", "cluster_name": "Demo"})
+        survey.hold(known, interview, dock_survey)
 
+    # Then wrong answers, missing ones and the platform's own are in one list
     assert survey.unanswered(known, {}) == ["platform", "base_domain", "cluster_name", "pull_secret"]
-    assert [finding.field for finding in caught.value.findings] == ["cluster_name", "base_domain", "pull_secret"]
-    assert "MOORAGE_BASE_DOMAIN" in caught.value.findings[1].remedy
-    assert "--base-domain" in caught.value.findings[1].remedy
+    found = {finding.field: finding.remedy for finding in caught.value.findings}
+    assert list(found) == ["cluster_name", "base_domain", "pull_secret", "dock_berth"]
+    assert found["base_domain"] == "give --base-domain, MOORAGE_BASE_DOMAIN or base_domain: in the answers file"
+    assert found["dock_berth"].startswith("give --dock-berth")
+
+
+def test_a_platform_that_does_not_exist_is_not_asked_what_it_misses(stanzas: Any) -> None:
+    interview = survey.Interview({**ANSWERS, "platform": "dokc"})
+
+    assert [field for field, _ in told(lambda: survey.hold(survey.questions(stanzas), interview, dock_survey))] == [
+        "platform"
+    ]
 
 
 def test_with_all_answered_defaults_are_filled_in(stanzas: Any) -> None:
-    assert survey.settle(survey.questions(stanzas), ANSWERS) == {**ANSWERS, "ssh_key": ""}
+    answers, settled = survey.hold(survey.questions(stanzas), survey.Interview(ANSWERS))
+
+    assert answers == {**ANSWERS, "ssh_key": ""}
+    assert settled.machine_network is None
 
 
 def test_keys_of_the_home_directory_are_offered(tmp_path: pathlib.Path, ssh_keys: dict[str, str]) -> None:

@@ -41,6 +41,9 @@ class NoPlatform:
     def workers(self, context: platform.Context) -> Sequence[values.Manifest]:
         return ()
 
+    def worker_machines(self, context: platform.Context) -> Sequence[values.Manifest]:
+        return ()
+
     def extra(self, context: platform.Context) -> Mapping[str, values.Manifest]:
         return {}
 
@@ -51,6 +54,9 @@ class NoPlatform:
         return ()
 
     def metadata(self, context: platform.Context) -> Mapping[str, object]:
+        return {}
+
+    def companion_files(self, context: platform.Context) -> values.Files:
         return {}
 
 
