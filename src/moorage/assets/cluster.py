@@ -179,3 +179,9 @@ def metadata(context: platforms.Context, platform: platforms.Manifests) -> bytes
         platform.name: dict(platform.metadata(context)),
     }
     return json.dumps(content, indent=1).encode() + b"\n"
+
+
+@asset(files=("terraform.*.auto.tfvars.json",))
+def companions(context: platforms.Context, platform: platforms.Manifests) -> values.Files:
+    """Files for other tools that know the platform: nothing here reads them."""
+    return platform.companion_files(context)

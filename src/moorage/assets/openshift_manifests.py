@@ -40,10 +40,12 @@ def user_data_manifests(master_ign: bytes, worker_ign: bytes) -> values.Files:
 
 @asset()
 def machine_manifests(context: platforms.Context, platform: platforms.Manifests) -> values.Files:
-    """Machines of the control plane, MachineSets of the workers; none where the user brings the machines."""
+    """Machines of all that is made at first, MachineSets of the workers; none where the user brings the machines."""
+    name = "openshift/99_openshift-cluster-api_{}-{{}}.yaml".format
     files = [
-        objects.numbered("openshift/99_openshift-cluster-api_master-machines-{}.yaml", platform.masters(context)),
-        objects.numbered("openshift/99_openshift-cluster-api_worker-machineset-{}.yaml", platform.workers(context)),
+        objects.numbered(name("master-machines"), platform.masters(context)),
+        objects.numbered(name("worker-machineset"), platform.workers(context)),
+        objects.numbered(name("worker-machines"), platform.worker_machines(context)),
     ]
     machine_set = platform.control_plane_machine_set(context)
     # A set of one cannot replace its machine without losing etcd.

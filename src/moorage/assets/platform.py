@@ -65,6 +65,9 @@ class Manifests(Protocol):
     def workers(self, context: Context) -> Sequence[values.Manifest]:
         """MachineSets of all compute pools."""
 
+    def worker_machines(self, context: Context) -> Sequence[values.Manifest]:
+        """Machines of the workers that `create cluster` makes itself, as their MachineSets will adopt them."""
+
     def extra(self, context: Context) -> Mapping[str, values.Manifest]:
         """Further manifests by file name (without folder): drivers, controllers, VIP pods."""
 
@@ -76,3 +79,6 @@ class Manifests(Protocol):
 
     def metadata(self, context: Context) -> Mapping[str, object]:
         """The platform block of metadata.json: all that destroy needs, and no secret."""
+
+    def companion_files(self, context: Context) -> values.Files:
+        """Files for other tools, by name beside metadata.json (``terraform.*.auto.tfvars.json``), and no secret."""

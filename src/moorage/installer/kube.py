@@ -1,4 +1,4 @@
-"""A small reader of a cluster's Kubernetes API: one GET at a time, and a telling error for each way it can fail.
+"""A small reader of a cluster's Kubernetes API: one call at a time, and a telling error for each way it can fail.
 
 While a cluster comes up, how the API fails is the best sign of where it stands: the name does not resolve, nothing
 listens, another cluster answers, the certificate has run out. So each of these is a type with a sentence of its own.
@@ -83,6 +83,10 @@ class Missing(ApiProblem):
     """There is no such thing, or not yet (404)."""
 
 
+class Conflicting(ApiProblem):
+    """Somebody was faster: the thing is there already, or has changed since it was read (409)."""
+
+
 class Troubled(ApiProblem):
     """The API answers that it cannot answer now (429, 5xx), or answers nonsense."""
 
@@ -112,29 +116,35 @@ class Reader:
         """The object at ``path``; `ApiProblem` says why not."""
         status, body = self.ask(path)
         if status != 200:
-            raise _refusal(self.access, path, status, body)
+            raise _refusal(self.access, f"reading {path}", status, body)
         return _object(self.access, body)
 
     def ask(self, path: str) -> tuple[int, bytes]:
         """The status and body of the answer, whatever they are; `ApiProblem` if there was none."""
+        return self._answered("GET", path)
+
+    def _answered(self, method: str, path: str, content: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
         self._clock.check()
         reused = self._connection is not None
         try:
-            return self._exchange(path)
+            return self._exchange(method, path, content)
         except Unanswered:
             # A connection kept from last time may have died unnoticed: that says nothing about the API.
             if not reused:
                 raise
-            return self._exchange(path)
+            return self._exchange(method, path, content)
 
-    def _exchange(self, path: str) -> tuple[int, bytes]:
+    def _exchange(self, method: str, path: str, content: Mapping[str, Any] | None) -> tuple[int, bytes]:
         headers = {"Accept": "application/json", "User-Agent": "moorage"}
         if self.access.token:
             headers["Authorization"] = f"Bearer {self.access.token}"
+        if content is not None:
+            headers["Content-Type"] = "application/json"
         try:
             if self._connection is None:
                 self._connection = self._connected()
-            self._connection.request("GET", path, headers=headers)
+            body_sent = None if content is None else json.dumps(content).encode()
+            self._connection.request(method, path, body_sent, headers=headers)
             reply = self._connection.getresponse()
             body = reply.read(_MOST_BYTES)
             if reply.will_close or not reply.isclosed():
@@ -176,6 +186,24 @@ class Reader:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return sock
         raise _no_listener(self.access, failures)
+
+
+class Editor(Reader):
+    """Also writes. A write whose answer was lost may be sent twice: the second one then is `Conflicting`."""
+
+    def create(self, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Add an object to the collection at ``path``."""
+        return self._written("POST", path, content)
+
+    def replace(self, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Put an object in the place of the one at ``path``, which must be as it was when ``content`` was read."""
+        return self._written("PUT", path, content)
+
+    def _written(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        status, body = self._answered(method, path, content)
+        if status not in (200, 201):
+            raise _refusal(self.access, f"writing {path}", status, body)
+        return _object(self.access, body)
 
 
 def _tls(access: kubeconfig.Access) -> ssl.SSLContext:
@@ -266,7 +294,7 @@ def _broken(access: kubeconfig.Access, problem: Exception) -> ApiProblem:
     return Unanswered(f"the conversation with {where} broke: {reason or problem}")
 
 
-def _refusal(access: kubeconfig.Access, path: str, status: int, body: bytes) -> ApiProblem:
+def _refusal(access: kubeconfig.Access, what: str, status: int, body: bytes) -> ApiProblem:
     words = ""
     with contextlib.suppress(ValueError, AttributeError):
         words = str(json.loads(body).get("message") or "")
@@ -278,10 +306,12 @@ def _refusal(access: kubeconfig.Access, path: str, status: int, body: bytes) -> 
         )
     if status == 403:
         return Forbidden(
-            f"the API forbids reading {path} (403{behind})", remedy="use the administrator's kubeconfig of this cluster"
+            f"the API forbids {what} (403{behind})", remedy="use the administrator's kubeconfig of this cluster"
         )
     if status == 404:
-        return Missing(f"there is no {path}{behind}")
+        return Missing(f"there is no {what.partition(' ')[2]}{behind}")
+    if status == 409:
+        return Conflicting(f"{what} came too late (409{behind})")
     return Troubled(f"the API answers {status} {http.client.responses.get(status, '')}".rstrip() + behind)
 
 

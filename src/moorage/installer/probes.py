@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
+import ipaddress
 import json
 import urllib.parse
 from collections.abc import Callable, Mapping
@@ -50,7 +51,19 @@ def needs(directory: Path, role: str) -> Needs | None:
         config = kubeconfig.Access(f"https://{host}:{port}", host, port, host, trusted)
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError):
         return None
-    return Needs(role, config, _kubelet(directory))
+    kubelet = _kubelet(directory)
+    if kubelet is not None and _is_address(host):
+        # The nodes carry that address and bring their own names; what our name server knows of theirs means nothing.
+        kubelet = dataclasses.replace(kubelet, host=host)
+    return Needs(role, config, kubelet)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _kubelet(directory: Path) -> kubeconfig.Access | None:

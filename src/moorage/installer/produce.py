@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 INSTALL_CONFIG = "install-config.yaml"
 
-MANIFESTS = ("manifests", "openshift")
+MANIFESTS = ("manifests", "openshift", "companions")
 IGNITION_CONFIGS = (
     "bootstrap_ign",
     "bootable",
@@ -32,6 +32,7 @@ IGNITION_CONFIGS = (
     "admin_kubeconfig",
     "kubeadmin_password",
     "metadata",
+    "companions",
 )
 
 

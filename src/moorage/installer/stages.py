@@ -7,6 +7,7 @@ the exit code.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -16,6 +17,19 @@ from moorage.engine import errors, progress
 from moorage.engine import journal as journals
 
 Say = Callable[[str, str, float], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Told(progress.Event):
+    """Something worth remembering happened while a stage waited; it goes on waiting."""
+
+    state = "waiting"
+    durable = False
+    sentence: str
+
+    @property
+    def message(self) -> str:
+        return self.sentence
 
 
 def graph(names: Sequence[str], about: str) -> dict[str, object]:
@@ -60,6 +74,7 @@ class Stages:
         self._flow = flow
         self._journal = journal
         self._clock = clock
+        self._present = ""
         with journal.transaction():
             journal.remember(flow, graph(names, about), phase="forward")
             self._number = journal.begin(flow, clock.wall())
@@ -77,6 +92,7 @@ class Stages:
         """Journal the beginning and the end of a stage, whatever end it is."""
         begun = self._clock.now()
         self._append(progress.Started, name)
+        self._present = name
         try:
             self._clock.check()
             yield
@@ -91,6 +107,8 @@ class Stages:
             self._append(progress.Failed, name, reason=reason)
             self.end("failed")
             raise
+        finally:
+            self._present = ""
         self._append(progress.Finished, name, seconds=self._clock.now() - begun)
 
     def finished(self, name: str, began: datetime.datetime, at: float) -> None:
@@ -110,6 +128,11 @@ class Stages:
             say(stage, waiting_for, seconds)
 
         return both
+
+    def tell(self, sentence: str) -> None:
+        """Journal something that happened in the present stage, from any thread; between stages there is none."""
+        if self._present:
+            self._append(Told, self._present, sentence=sentence)
 
     def end(self, outcome: str) -> None:
         """Close this run's entry."""

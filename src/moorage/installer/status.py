@@ -84,7 +84,8 @@ def _items(journal: journals.Journal, flow: str, now: datetime.datetime) -> list
             since=span.started,
             seconds=max(0.0, ((span.finished or now) - span.started).total_seconds()),
             waiting_for=span.waiting_for,
-            message=span.message,
+            # What was told on the way is for the timeline, once it has ended well.
+            message="" if span.state == "finished" else span.message,
         )
         for span in latest.values()
     ]

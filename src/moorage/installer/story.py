@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,18 @@ from moorage.config import findings
 from moorage.engine import clock as clocks
 from moorage.engine import errors, flow, progress, secret
 from moorage.engine import journal as journals
-from moorage.installer import aside, destroy, metadata, plan, preflight, produce, stages, waiting
+from moorage.installer import (
+    approving,
+    aside,
+    delivery,
+    destroy,
+    metadata,
+    plan,
+    preflight,
+    produce,
+    stages,
+    waiting,
+)
 from moorage.platforms import contract, registry
 
 FLOW = "create cluster"
@@ -132,7 +144,11 @@ def create_cluster(
         with journals.Journal(root / aside.JOURNAL, secrets=secrets) as journal:
             told = stages.Stages(FLOW, STAGES, _about(cluster.infra_id, wanted.config.platform.name), journal, clock)
             told.finished("assets", *begun)
-            story = _Story(root, cluster, infra.declare(cluster, around), around, journal, told, audience)
+            infrastructure = infra.declare(cluster, around)
+            keys_of_platform = infra.cluster_secret(cluster, around)
+            story = _Story(
+                root, cluster, infrastructure, keys_of_platform, around, journal, told, audience, secret.forms(secrets)
+            )
             return story.tell(rollback=rollback, accept_changes=accept_changes)
 
 
@@ -190,22 +206,25 @@ class _Story:
     root: Path
     cluster: contract.Cluster
     infrastructure: flow.Flow
+    credentials: contract.ClusterSecret | None
     around: contract.Surroundings
     journal: journals.Journal
     told: stages.Stages
     audience: Audience
+    spellings: tuple[str, ...] = dataclasses.field(repr=False)
 
     def tell(self, *, rollback: bool, accept_changes: bool) -> Created:
         if not self.told.begun("bootstrap-removal"):
             # From there on parts of the infrastructure are meant to be gone, and making them again would be wrong.
             self._preflight()
             self._build(rollback=rollback, accept_changes=accept_changes)
-        if not self.told.done("bootstrap"):
-            with self._stage("bootstrap") as say:
-                waiting.bootstrap_complete(self.root, self.around.clock, self.around.environ, say)
-        self._remove_bootstrap()
-        with self._stage("install") as say:
-            installed = waiting.install_complete(self.root, self.around.clock, self.around.environ, say)
+        with approving.letting_in(self.cluster, self.root, self.around, self._made(), self._tell):
+            if not self.told.done("bootstrap"):
+                with self._stage("bootstrap") as say:
+                    waiting.bootstrap_complete(self.root, self.around.clock, self.around.environ, say)
+            self._remove_bootstrap()
+            with self._stage("install") as say:
+                installed = self._install(say)
         self.told.end("finished")
         config = self.cluster.config
         return Created(config.cluster_domain, self.cluster.infra_id, len(self.infrastructure.resources), installed)
@@ -247,6 +266,27 @@ class _Story:
         with self._stage("bootstrap-removal"):
             known = metadata.read(self.root / metadata.FILE)
             destroy.destroy(known, "bootstrap", registry.destroy(platform), self.around, self.audience.events)
+
+    def _install(self, say: stages.Say) -> waiting.Installed:
+        """Give the cluster what only the installer can, and wait until it is complete."""
+        clock, environ = self.around.clock, self.around.environ
+        if self.credentials is not None:
+            done = delivery.deliver(self.credentials, self.root, clock, environ, say)
+            named = f"{self.credentials.namespace}/{self.credentials.name}"
+            if done:
+                self._tell(f"the platform's credentials are in the cluster: Secret {named} was {done}")
+        return waiting.install_complete(self.root, clock, environ, say)
+
+    def _made(self) -> datetime.datetime:
+        """When the last of the machines was there, by our clock."""
+        finished = [entry.at for entry in self.journal.events(self.infrastructure.name) if entry.state == "finished"]
+        return max(finished, default=self.around.clock.wall())
+
+    def _tell(self, sentence: str) -> None:
+        """Say it, and keep it for the timeline; the platform's own words may be in it."""
+        clean = secret.scrub(sentence, self.spellings)
+        self.audience.note(clean)
+        self.told.tell(clean)
 
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[stages.Say]:

@@ -99,10 +99,10 @@ def bootstrap_complete(directory: Path, clock: clocks.Clock, environ: Mapping[st
     facts = known(directory)
     with kube.Reader(kubeconfig.read(directory / kubeconfig.FILE), clock, environ) as reader:
         stages = _bootstrap_stages(reader.access.url, facts)
-        _until(stages[0], lambda: reader.get("/version"), clock, say)
+        until(stages[0], lambda: reader.get("/version"), clock, say)
         cause = _cause(probes.Prober(directory, clock, environ), clock)
-        _until(stages[1], lambda: _bootstrapped(reader, facts, cause), clock, say)
-        _until(stages[2], lambda: _etcd_moved(reader, facts), clock, say)
+        until(stages[1], lambda: _bootstrapped(reader, facts, cause), clock, say)
+        until(stages[2], lambda: _etcd_moved(reader, facts), clock, say)
 
 
 def install_complete(directory: Path, clock: clocks.Clock, environ: Mapping[str, str], say: Say) -> Installed:
@@ -112,12 +112,12 @@ def install_complete(directory: Path, clock: clocks.Clock, environ: Mapping[str,
     with kube.Reader(kubeconfig.read(path), clock, environ) as reader:
         install, ingress, operators, console = _install_stages(path, facts)
         cause = _cause(probes.Prober(directory, clock, environ), clock)
-        version = _until(install, lambda: _installed(reader, facts, cause), clock, say)
-        kubeconfig.trust(path, _until(ingress, lambda: _ingress_authority(reader), clock, say))
+        version = until(install, lambda: _installed(reader, facts, cause), clock, say)
+        kubeconfig.trust(path, until(ingress, lambda: _ingress_authority(reader), clock, say))
         quiet = Quiet(clock)
-        settled = _until(operators, lambda: quiet.all_of(diagnosis.listed(reader, diagnosis.OPERATORS)), clock, say)
+        settled = until(operators, lambda: quiet.all_of(diagnosis.listed(reader, diagnosis.OPERATORS)), clock, say)
         try:
-            url = _until(console, lambda: _console(reader), clock, say)
+            url = until(console, lambda: _console(reader), clock, say)
         except WaitFailed:
             url = ""  # a cluster is complete without a console, and the line said before tells what was seen
         return Installed(
@@ -210,7 +210,7 @@ def _install_stages(path: Path, facts: diagnosis.Facts) -> tuple[Stage, Stage, S
     )
 
 
-class _NotYet(Exception):  # noqa: N818 - not an error: there is time left
+class NotYet(Exception):  # noqa: N818 - not an error: there is time left
     """What was looked for is not there yet; says what is missing, and what could help."""
 
     def __init__(self, missing: str, advice: str = "") -> None:
@@ -237,7 +237,7 @@ class _Telling:
             self._say(self._stage.name, f"{self._stage.goal}: {missing}", now - self._began)
 
 
-def _until(stage: Stage, look: Callable[[], T], clock: clocks.Clock, say: Say) -> T:
+def until(stage: Stage, look: Callable[[], T], clock: clocks.Clock, say: Say) -> T:
     """Look until it is there; a silent or troubled API is part of the wait, not its end."""
     deadline = clock.deadline(stage.seconds, stage.name)
     telling = _Telling(stage, clock, say)
@@ -246,7 +246,7 @@ def _until(stage: Stage, look: Callable[[], T], clock: clocks.Clock, say: Say) -
         last_look = deadline.expired
         try:
             return look()
-        except _NotYet as reason:
+        except NotYet as reason:
             missing, advice = reason.missing, reason.advice
             seen = missing
         except kube.ApiProblem as problem:
@@ -277,7 +277,7 @@ def _bootstrapped(reader: kube.Reader, facts: diagnosis.Facts, cause: Cause) -> 
     # While machines are missing the operators have nowhere to run, so their complaints would only hide the cause.
     missing = missing or diagnosis.operators_missing(sight.operators)
     told = f"the bootstrap says {status!r}" if status else ""
-    raise _NotYet(
+    raise NotYet(
         diagnosis.joined(told, missing) or "all masters are Ready; the bootstrap has yet to say that it is done",
         diagnosis.advice(sight),
     )
@@ -289,7 +289,7 @@ def _etcd_moved(reader: kube.Reader, facts: diagnosis.Facts) -> None:
     # Releases before that condition say it in the reason of another.
     gone = diagnosis.condition(etcd, "EtcdRunningInCluster").get("reason") == "BootstrapAlreadyRemoved"
     if not (removed or gone):
-        raise _NotYet(diagnosis.etcd_missing(etcd, diagnosis.present(reader, ETCD_ENDPOINTS), facts))
+        raise NotYet(diagnosis.etcd_missing(etcd, diagnosis.present(reader, ETCD_ENDPOINTS), facts))
 
 
 def _cause(prober: probes.Prober, clock: clocks.Clock) -> Cause:
@@ -311,7 +311,7 @@ def _installed(reader: kube.Reader, facts: diagnosis.Facts, cause: Cause) -> str
         return _version(version)
     sight = diagnosis.look(reader)
     missing = diagnosis.joined(diagnosis.sentence(sight, facts), cause(diagnosis.silent(sight, facts)))
-    raise _NotYet(missing or "the cluster version is not settled", diagnosis.advice(sight))
+    raise NotYet(missing or "the cluster version is not settled", diagnosis.advice(sight))
 
 
 def _version(version: Mapping[str, Any]) -> str:
@@ -324,7 +324,7 @@ def _ingress_authority(reader: kube.Reader) -> str:
     if not kubeconfig.is_trustworthy(str(bundle or "")):
         operators = diagnosis.listed(reader, diagnosis.OPERATORS)
         ingress = [operator for operator in operators if diagnosis.name_of(operator) == "ingress"]
-        raise _NotYet(
+        raise NotYet(
             diagnosis.joined(
                 "the ingress operator has not published its certificate", diagnosis.operators_missing(ingress)
             )
@@ -340,7 +340,7 @@ def _console(reader: kube.Reader) -> str:
         admitted = diagnosis.condition({"status": ingress}, "Admitted")
         if admitted.get("status") == "True" and ingress.get("host"):
             return f"https://{ingress['host']}"
-    raise _NotYet("no router has taken up the console's route")
+    raise NotYet("no router has taken up the console's route")
 
 
 def _undecided(operators: Sequence[diagnosis.Object]) -> str:
@@ -374,11 +374,11 @@ class Quiet:
             resting[name] = before if before is not None and before[0] == moved else (moved, now)
         self._since = resting
         if not operators:
-            raise _NotYet("there are no operators yet")
+            raise NotYet("there are no operators yet")
         if busy:
-            raise _NotYet(diagnosis.operators_missing(busy) or _undecided(busy))
+            raise NotYet(diagnosis.operators_missing(busy) or _undecided(busy))
         restless = sorted(name for name, (_, since) in resting.items() if now - since < SETTLED)
         if restless:
             listed = ", ".join(restless[:6]) + (", …" if len(restless) > 6 else "")
-            raise _NotYet(f"{listed} must stay at rest for {SETTLED:.0f} s")
+            raise NotYet(f"{listed} must stay at rest for {SETTLED:.0f} s")
         return operators

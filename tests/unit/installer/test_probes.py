@@ -230,6 +230,22 @@ def test_a_name_that_is_not_there_is_told_once(tmp_path: Path) -> None:
     assert told.endswith("masters get their config from there")
 
 
+def test_nodes_that_carry_the_address_themselves_need_no_name_of_ours(tmp_path: Path) -> None:
+    with quarter(tmp_path) as scene:
+        # Given a pointer that leads to a virtual address, and a name server that has never heard of api-int
+        pointer = scene.directory / "master.ign"
+        pointer.write_text(pointer.read_text().replace(HOST, scene.servers[0].server_address[0]))
+        scene.zone.records.clear()
+
+        wanted = probes.needs(scene.directory, "master")
+
+        # Then machines are known to ask there, under the name that the API's certificate is for
+        assert wanted is not None
+        assert wanted.kubelet is not None
+        assert (wanted.kubelet.host, wanted.kubelet.server_name) == (wanted.config.host, HOST)
+        assert scene.finding(probes.kubelet_trouble) == ""
+
+
 def test_a_name_server_that_fails_proves_nothing(tmp_path: Path) -> None:
     with quarter(tmp_path) as made:
         made.zone.code = 2

@@ -34,6 +34,7 @@ class Harbour:
         self.inspected = 0
         self.waits: dict[str, list[Exception]] = {"bootstrap": [], "install": []}
         self.waited: list[str] = []
+        self.credentials: contract.ClusterSecret | None = None
         self.clock = clocks.ManualClock()
 
     def declare(self, cluster: contract.Cluster, around: contract.Surroundings) -> flow.Flow:
@@ -41,6 +42,9 @@ class Harbour:
 
     def secrets(self, cluster: contract.Cluster, around: contract.Surroundings) -> Sequence[secret.Secret]:
         return (secret.Secret("open-sesame"),)
+
+    def cluster_secret(self, cluster: contract.Cluster, around: contract.Surroundings) -> contract.ClusterSecret | None:
+        return self.credentials
 
     def inspect(self, cluster: contract.Cluster, around: contract.Surroundings) -> contract.Report:
         self.inspected += 1

@@ -48,6 +48,20 @@ def test_machines_are_numbered_in_order(parsed, harbour):
     assert files["99_openshift-cluster-api_worker-machineset-0.yaml"]["kind"] == "MachineSet"
 
 
+def test_the_first_workers_are_machines_too(parsed, harbour):
+    harbour.worker_machines = lambda context: [
+        {"kind": "Machine", "metadata": {"name": f"{context.infra_id}-worker-0-{letters}"}} for letters in ("aa", "bb")
+    ]
+
+    files = parsed(on=harbour)
+
+    names = {name: m["metadata"]["name"] for name, m in files.items() if "_worker-machines-" in name}
+    assert names == {
+        "99_openshift-cluster-api_worker-machines-0.yaml": "berth-x7k2p-worker-0-aa",
+        "99_openshift-cluster-api_worker-machines-1.yaml": "berth-x7k2p-worker-0-bb",
+    }
+
+
 def test_the_control_plane_machine_set_is_written_for_more_than_one_master(parsed, configure, harbour):
     assert parsed(on=harbour)[MACHINE_SET]["kind"] == "ControlPlaneMachineSet"
     assert MACHINE_SET not in parsed(configure(masters=1, workers=0), on=harbour)
