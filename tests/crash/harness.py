@@ -157,13 +157,15 @@ class Site:
         return path.read_text().splitlines()
 
 
-def prepared(directory: Path, ring: keys.Keyring, config: str = CONFIG) -> Path:
+def prepared(
+    directory: Path, ring: keys.Keyring, config: str = CONFIG, environ: Mapping[str, str] | None = None
+) -> Path:
     """An asset directory in which everything but the cluster is there: copies of it install quickly, and alike."""
     directory.mkdir(parents=True)
     (directory / "install-config.yaml").write_text(config)
     with store.opened(directory) as opened:
         opened.commit(store.State(kept={"keyring": ring.to_state()}), {})
-    produce.produce(directory, produce.IGNITION_CONFIGS, keys.KeySource(0), {})
+    produce.produce(directory, produce.IGNITION_CONFIGS, keys.KeySource(0), environ or {})
     return directory
 
 

@@ -42,6 +42,8 @@ class Context:
         self.intended = intended
         #: What the platform called the thing when it was created, if it said so, in this attempt or an earlier one.
         self.created_id = created_id
+        #: True while the first look after a create call of this attempt that succeeded is still to come.
+        self.fresh = False
         self.backoff = backoff or retry.Backoff()
         self._flow = flow
         self._emit = emit

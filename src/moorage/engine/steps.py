@@ -62,6 +62,8 @@ def _wait(thing: resource.Resource[Output], inputs: outputs.Inputs, ctx: context
             if lag.expired:
                 raise
             raise errors.Transient(missing.message, words=missing.words, retry_after=thing.every) from missing
+        finally:
+            ctx.fresh = False
 
     return ctx.retry(ready)
 
@@ -107,7 +109,7 @@ def _create(thing: resource.Resource[Output], inputs: outputs.Inputs, ctx: conte
             if _happened_after_all(thing, inputs, ctx, error, tries):
                 return True
         else:
-            ctx.created_id = ident or ctx.created_id
+            ctx.created_id, ctx.fresh = ident or ctx.created_id, True
             ctx.report(progress.Created, id=ident or "")
             return False
 
