@@ -29,6 +29,10 @@ def _there(program: str) -> bool:
         from tests.kube import real  # the client library it brings takes a second to load
 
         return real.program(program) is not None
+    if program == "coredns":
+        from tests.conformance import coredns
+
+        return coredns.path() is not None
     return IGNITION.exists() if program == "ignition" else shutil.which(program) is not None
 
 

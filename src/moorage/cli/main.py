@@ -6,6 +6,7 @@ command's module is imported only when its word is on the command line.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 
@@ -24,6 +25,7 @@ COMMANDS = {
     "timeline": "draw when each resource was made, retried, failed or removed",
     "explain": "describe a field of the install-config",
     "graph": "draw the asset graph",
+    "node-network": "on a node: keep its virtual addresses, names and balancing in step with the cluster",
     "lab": "start, look into and break a simulated datacentre on this machine",
     "demo": "install a cluster in the lab, before your eyes",
     "version": "print the version and the release it installs",
@@ -98,4 +100,6 @@ def entry() -> None:
         sys.stderr.flush()
     except OSError:
         code = code or 1  # the reader has gone
+    # Promised farewells are kept: a session in somebody's engine would live on for hours.
+    atexit._run_exitfuncs()
     os._exit(code)
