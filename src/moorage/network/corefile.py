@@ -18,6 +18,7 @@ HOSTS_PATH = "/etc/coredns/nodes.hosts"
 
 TTL = 60
 _TYPES = {4: "A", 6: "AAAA"}
+_STUBS = (ipaddress.ip_network("127.0.0.0/16"), ipaddress.ip_network("::1/128"))
 
 
 def render(wanted: settings.Settings, seen: view.View) -> str:
@@ -39,8 +40,14 @@ def render(wanted: settings.Settings, seen: view.View) -> str:
 def usable(wanted: settings.Settings, seen: view.View) -> tuple[str, ...]:
     """The resolvers that can be asked: asking oneself, or an address that may be one's own, would never end."""
     own = {seen.me.address, *seen.me.addresses, *wanted.vips}
-    found = (each for each in seen.resolvers if each not in own and not ipaddress.ip_address(each).is_loopback)
+    found = (each for each in seen.resolvers if each not in own and not _is_stub(each))
     return tuple(dict.fromkeys(found))
+
+
+def _is_stub(resolver: str) -> bool:
+    """Whether a resolver is a program on this very node, which would ask us: systemd-resolved, dnsmasq and the like."""
+    address = ipaddress.ip_address(resolver)
+    return any(address.version == each.version and address in each for each in _STUBS)
 
 
 def _templates(domain: str, pattern: str, vips: tuple[str, ...]) -> Iterator[str]:

@@ -100,6 +100,15 @@ def from_kubeconfig(wire: network.Wire, text: bytes) -> Client:
         raise KubeconfigError(f"invalid kubeconfig: {type(problem).__name__}: {problem}") from problem
 
 
+def place(text: bytes) -> tuple[str, str]:
+    """The server that a kubeconfig leads to, and the authorities that are trusted there."""
+    try:
+        access = _read(text)
+        return access["server"], access["authority"]
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError, LookupError, ValueError) as problem:
+        raise KubeconfigError(f"invalid kubeconfig: {type(problem).__name__}: {problem}") from problem
+
+
 # All machines of a pool are given the same one.
 @functools.lru_cache(maxsize=16)
 def _read(text: bytes) -> Object:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -27,14 +28,20 @@ def private_ports(config: cfg.Config, site: sites.Site) -> frozenset[int]:
     return frozenset(site.port(bind.port) for proxy in config.proxies for bind in proxy.binds if bind.local)
 
 
+def same_ports(one: cfg.Config, other: cfg.Config) -> bool:
+    """Whether two configs differ in their servers alone."""
+    bare = [[dataclasses.replace(each, servers=()) for each in config.proxies] for config in (one, other)]
+    return bare[0] == bare[1]
+
+
 class Haproxy:
-    """One running HAProxy; to be started anew for another config."""
+    """One running HAProxy."""
 
     def __init__(self, config: cfg.Config, machine: instance.Instance) -> None:
         self.config = config
         self._machine = machine
         self._backends: dict[str, _Backend] = {}
-        self._ports: list[relay.Relay | _Answering] = []
+        self._ports: list[relay.Relay | Answering] = []
 
     def up(self, backend: str) -> list[str]:
         """The names of a backend's servers that are up."""
@@ -43,9 +50,7 @@ class Haproxy:
 
     async def start(self) -> None:
         try:
-            for proxy in self.config.proxies:
-                if proxy.servers:
-                    self._backends[proxy.name] = await _Backend.made(proxy, self._machine)
+            self._backends = await self._made(self.config)
             for proxy in self.config.proxies:
                 for bind in proxy.binds:
                     port = self._port(proxy, self._machine.site.port(bind.port))
@@ -63,10 +68,32 @@ class Haproxy:
         for backend in backends.values():
             await backend.stop()
 
-    def _port(self, proxy: cfg.Proxy, port: int) -> relay.Relay | _Answering:
+    async def adopt(self, config: cfg.Config) -> None:
+        """Go on with another config of the same ports: connections stay where they are, new ones are led by it.
+
+        What was known of the servers is forgotten, as by the fresh process that a real one hands its ports to.
+        """
+        backends = await self._made(config)
+        self.config, before, self._backends = config, self._backends, backends
+        for each in before.values():
+            await each.stop()
+
+    async def _made(self, config: cfg.Config) -> dict[str, _Backend]:
+        found: dict[str, _Backend] = {}
+        try:
+            for proxy in config.proxies:
+                if proxy.servers:
+                    found[proxy.name] = await _Backend.made(proxy, self._machine)
+        except BaseException:
+            for each in found.values():
+                await each.stop()
+            raise
+        return found
+
+    def _port(self, proxy: cfg.Proxy, port: int) -> relay.Relay | Answering:
         target = self.config.backend(proxy)
         if target is None:
-            return _Answering(self._machine.address, port, lambda path: self._status(proxy, path))
+            return Answering(self._machine.address, port, lambda path: self._status(proxy, path))
         return relay.Relay(self._machine.address, port, lambda: self._reached(target))
 
     def _status(self, proxy: cfg.Proxy, path: str) -> int:
@@ -188,8 +215,8 @@ class _Watched:
         return "" if well else f"Layer7 wrong status, code: {status}"
 
 
-class _Answering:
-    """A port on which HAProxy itself answers: a monitor, statistics, or 503 for what leads nowhere."""
+class Answering:
+    """A port on which a program itself answers: a monitor, statistics, or 503 for what leads nowhere."""
 
     def __init__(self, address: str, port: int, status: Callable[[str], int]) -> None:
         self._address = address
@@ -215,7 +242,7 @@ class _Answering:
                 while (await reader.readline()).strip():
                     pass
                 status = self._status(words[1].decode("ascii", "replace")) if len(words) > 2 else 400
-                text = {200: "OK", 400: "Bad Request"}.get(status, "Service Unavailable")
+                text = {200: "OK", 400: "Bad Request", 404: "Not Found"}.get(status, "Service Unavailable")
                 body = f"<html><body><h1>{status} {text}</h1></body></html>\n"
                 head = f"HTTP/1.0 {status} {text}\r\nContent-Length: {len(body)}\r\nContent-Type: text/html\r\n"
                 writer.write(f"{head}Connection: close\r\n\r\n{body}".encode())

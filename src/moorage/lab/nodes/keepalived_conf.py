@@ -44,6 +44,7 @@ class Instance:
     """A vrrp_instance: one virtual router that this machine is part of.
 
     ``tracked`` are names of scripts and the weight each has here; ``peers`` is None where adverts are multicast.
+    ``faulty`` is one that must not take part: it has no peers, and was told what that means.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Instance:
     authentication: tuple[str, str] = ("", "")
     tracked: tuple[tuple[str, int], ...] = ()
     nopreempt: bool = False
+    faulty: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,7 +184,7 @@ _INSTANCE = _vocabulary(
     "preempt preempt_delay dont_track_primary mcast_src_ip use_vmac vmac_xmit_base garp_master_delay "
     "garp_master_repeat garp_master_refresh garp_master_refresh_repeat garp_lower_prio_delay garp_lower_prio_repeat "
     "version accept no_accept debug notify notify_master notify_backup notify_fault notify_stop smtp_alert "
-    "higher_prio_send_advert strict_mode check_unicast_src lvs_sync_daemon_interface"
+    "higher_prio_send_advert strict_mode check_unicast_src lvs_sync_daemon_interface unicast_fault_no_peer unicast_ttl"
 )
 _GROUP = _vocabulary("group track_script notify notify_master notify_backup notify_fault global_tracking")
 
@@ -263,10 +265,11 @@ def _instance(line: _Line, scripts: Mapping[str, Script], warnings: list[str]) -
         source=_address(lines["unicast_src_ip"], lines["unicast_src_ip"].argument())
         if "unicast_src_ip" in lines
         else "",
-        peers=_peers(lines),
+        peers=_peers(name, line, lines),
         authentication=_authentication(name, lines, warnings),
         tracked=_tracked(name, lines, scripts),
         nopreempt=nopreempt,
+        faulty=_lonely(lines) and "unicast_fault_no_peer" in lines,
     )
 
 
@@ -299,7 +302,16 @@ def _address(line: _Line, text: str) -> str:
         raise Wrong(line.number, f"invalid address '{text}'") from None
 
 
-def _peers(lines: Mapping[str, _Line]) -> tuple[str, ...] | None:
+def _lonely(lines: Mapping[str, _Line]) -> bool:
+    """Whether adverts are to be unicast, and there is nobody to send them to."""
+    asked = any(each in lines for each in ("unicast_peer", "unicast_src_ip"))
+    return asked and not _listed(lines, "unicast_peer")
+
+
+def _peers(name: str, line: _Line, lines: Mapping[str, _Line]) -> tuple[str, ...] | None:
+    if _lonely(lines) and "unicast_fault_no_peer" not in lines:
+        why = "A unicast keyword has been specified without any unicast peers. Defaulting to multicast."
+        raise Wrong(line.number, f"({name}) {why}")
     if "unicast_peer" not in lines:
         return None
     return tuple(_address(each, each.keyword) for each in _listed(lines, "unicast_peer"))

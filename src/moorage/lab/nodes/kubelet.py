@@ -7,7 +7,9 @@ wrong record, balancer, certificate or credential keeps it out, and the console 
 from __future__ import annotations
 
 import asyncio
+import copy
 import datetime
+import functools
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterator
@@ -261,7 +263,9 @@ class Kubelet:
             if not path.startswith(_MANIFESTS):
                 continue
             try:
-                yield self._static_pod(yaml.safe_load(file.content), hashlib.sha256(file.content).hexdigest()[:32])
+                yield self._static_pod(
+                    copy.deepcopy(_loaded(file.content)), hashlib.sha256(file.content).hexdigest()[:32]
+                )
             except (yaml.YAMLError, KeyError, TypeError, AttributeError) as problem:
                 self.machine.say(f"kubelet: Could not process manifest file {path}: {problem!r}")
 
@@ -317,6 +321,13 @@ class Kubelet:
 
     def _now(self) -> str:
         return self.machine.clock.wall().astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# All machines of a role have the same manifests, and to read one takes long.
+@functools.lru_cache(maxsize=64)
+def _loaded(content: bytes) -> api_client.Object:
+    found: api_client.Object = yaml.safe_load(content)
+    return found
 
 
 def _pair(text: str) -> tuple[str, str]:

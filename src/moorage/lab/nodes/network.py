@@ -35,6 +35,14 @@ _MOST_BYTES = 64 * 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
+class NoSuchName(sites.Unresolved):
+    """A name server said that there is no such name: nobody else is asked then."""
+
+
+class Misbehaving(sites.Unresolved):
+    """A name server had no answer: the next one is asked."""
+
+
 class Service(Protocol):
     """Something that listens while it is started."""
 
@@ -77,13 +85,15 @@ class Wire:
         return list(self._running)
 
     async def resolve(self, name: str) -> list[str]:
-        """The addresses of a name, from the first resolver that knows any; localhost is the machine itself."""
+        """The addresses of a name, from the first resolver that can say; localhost is the machine itself."""
         if name == "localhost":
             return [self.address]
         problem: OSError = sites.Unresolved(f"lookup {name}: no name server")
-        for ask in self.resolvers:
+        for ask in list(self.resolvers):
             try:
                 return await ask(name)
+            except NoSuchName:
+                raise
             except OSError as refused:
                 problem = refused
         raise problem

@@ -6,6 +6,11 @@ one processor that they share can answer. At the world's own speed nothing here 
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import weakref
+from collections.abc import Iterator
+
 from moorage.lab import site as sites
 
 LEASE_SECONDS, HEARTBEAT = 40, 10.0
@@ -19,6 +24,8 @@ _BEATS_PER_SECOND = 50.0
 # can be let in meanwhile.
 _QUESTIONS_PER_SECOND = 100.0
 _LET_IN_PER_SECOND = 10.0
+
+_crowds: weakref.WeakKeyDictionary[sites.Site, collections.Counter[str]] = weakref.WeakKeyDictionary()
 
 
 def heartbeat(site: sites.Site) -> float:
@@ -45,3 +52,24 @@ def question(site: sites.Site, real_seconds: float, asking: int) -> float:
 def patience(site: sites.Site, seconds: float, real_seconds: float) -> float:
     """Cloud seconds after which a machine gives up waiting to be let in: later where many wait with it."""
     return max(seconds, max(real_seconds, len(site.instances) / _LET_IN_PER_SECOND) * site.clock.speed)
+
+
+@contextlib.contextmanager
+def among(site: sites.Site, kind: str) -> Iterator[None]:
+    """Be one of those who do the same thing again and again: see `turn`."""
+    crowd = _crowds.setdefault(site, collections.Counter())
+    crowd[kind] += 1
+    try:
+        yield
+    finally:
+        crowd[kind] -= 1
+
+
+def turn(site: sites.Site, kind: str, seconds: float, real_seconds: float, per_second: float) -> float:
+    """Cloud seconds until it is one's turn again: ``seconds``, if that is no more than all of a kind can do.
+
+    Nobody has a turn more often than once in ``real_seconds``, and all of that kind together not more often than
+    ``per_second`` in a real second.
+    """
+    many = _crowds.get(site, collections.Counter())[kind]
+    return max(seconds, max(real_seconds, many / per_second) * site.clock.speed)

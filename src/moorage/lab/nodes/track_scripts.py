@@ -7,21 +7,24 @@ itself. A question that is not understood counts as answered well, which is said
 
 from __future__ import annotations
 
+import errno
 import functools
 import posixpath
 import re
 import shlex
+import socket
 import ssl
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from moorage import lab
 from moorage.lab.nodes import files as files_
 from moorage.lab.nodes import instance, vip_pods
 
 REDIRECT_MARK = "iptables-rule-exists"
 _BRANCH = re.compile(r"(?:if|while|until|for|case)\b")
 _URL = re.compile(r"https?://[^\s\"'|&;)]+")
-_FILE = re.compile(r"^(?:test|\[\[?)\s+-[ef]\s+(\S+)")
+_FILE = re.compile(r"^(?:test|\[\[?)\s+(!\s+)?-[ef]\s+(\S+)")
 _RUNS = re.compile(r"\b(?:killall\s+(?:-0|-s\s*0)|pidof|pgrep(?:\s+-\w+)*)\s+([\w.-]+)")
 _PODS = {
     "machine-config-server": "machine-config-server",
@@ -63,17 +66,11 @@ class Questions:
 
     def _lines(self, command: str) -> list[str]:
         """The commands of the script: of the file that is called if it is on the disk, or the command itself."""
-        try:
-            words = shlex.split(command)
-        except ValueError:
-            words = command.split()
-        for word in words:
+        for word in _words(command):
             if word.startswith("/"):
                 content = self._files.find(self._program.on_host(word)) or self._files.find(word)
                 if content is not None:
-                    text = content.decode("utf-8", "replace").replace("\\\n", " ")
-                    lines = (line.strip() for line in text.splitlines())
-                    return [line for line in lines if line and not line.startswith("#")]
+                    return _commands(content)
         return [command]
 
     async def _line(self, name: str, line: str) -> bool:
@@ -91,10 +88,10 @@ class Questions:
         if url := _URL.search(question):
             return await self._answered(url[0])
         if file := _FILE.search(question):
-            path = file[1].strip("\"'")
-            if posixpath.basename(path) == REDIRECT_MARK:
-                return self._redirected()
-            return self._files.exists(self._program.on_host(path))
+            path = file[2].strip("\"'")
+            is_mark = posixpath.basename(path) == REDIRECT_MARK
+            there = self._redirected() if is_mark else self._files.exists(self._program.on_host(path))
+            return there != bool(file[1])
         if program := _RUNS.search(question):
             return program[1] in self._machine.wire.listening
         if "crictl" in question:
@@ -116,11 +113,39 @@ class Questions:
         try:
             port = site.port(parts.port or _PORTS[parts.scheme])
             there = f"{parts.scheme}://{host}:{port}{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
+            if parts.scheme == "http" and parts.hostname in _HERE and not _listened_on(host, port):
+                return False
             tls = trusting_anybody() if parts.scheme == "https" else None
             reply = await wire.request("GET", there, tls=tls, seconds=self._seconds)
         except (OSError, TimeoutError, ValueError):
             return False
         return reply.status < 400
+
+
+# Every node has the same few scripts, and runs them every few seconds.
+@functools.lru_cache(maxsize=256)
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return command.split()
+
+
+@functools.lru_cache(maxsize=256)
+def _commands(content: bytes) -> list[str]:
+    """The lines of a script that do something."""
+    text = content.decode("utf-8", "replace").replace("\\\n", " ")
+    lines = (line.strip() for line in text.splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _listened_on(address: str, port: int) -> bool:
+    """Whether anybody is there at all: on most nodes no router is, and to find that out by asking takes longer."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trying:
+        trying.setblocking(False)
+        # Nothing is far away here: what comes back is there when the call returns.
+        begun = trying.connect_ex((lab.loopback(address), port))
+        return errno.ECONNREFUSED not in (begun, trying.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
 
 
 @functools.cache

@@ -1,12 +1,14 @@
-"""Static pods that run keepalived or HAProxy: which ones are on a machine's disk, and where they have their config.
+"""Static pods that run keepalived, HAProxy or CoreDNS: which ones are on a machine's disk, and where their configs are.
 
 A container sees the machine's files through its mounts, so the path on its command line is led back to the disk by
-them. A pod whose config is not on the disk is found all the same: somebody has to say what it lacks.
+them. A pod whose config is not on the disk is found all the same: somebody has to say what it lacks. A pod may also
+have an agent (`moorage node-network`), which renders the configs of the programs beside it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import posixpath
 import re
 from collections.abc import Iterator
@@ -19,18 +21,26 @@ from moorage.lab.nodes import static_pods
 
 Object = dict[str, Any]
 
-KEEPALIVED, HAPROXY = "keepalived", "haproxy"
-_CONFIGS = {KEEPALIVED: "keepalived.conf", HAPROXY: "haproxy.cfg"}
-_USUAL = {KEEPALIVED: "/etc/keepalived/keepalived.conf", HAPROXY: "/etc/haproxy/haproxy.cfg"}
-_MENTIONED = re.compile(rb"keepalived|haproxy")
+KEEPALIVED, HAPROXY, COREDNS = "keepalived", "haproxy", "coredns"
+_CONFIGS = {KEEPALIVED: "keepalived.conf", HAPROXY: "haproxy.cfg", COREDNS: "Corefile"}
+_USUAL = {
+    KEEPALIVED: "/etc/keepalived/keepalived.conf",
+    HAPROXY: "/etc/haproxy/haproxy.cfg",
+    COREDNS: "/etc/coredns/Corefile",
+}
+_OPTIONS = {KEEPALIVED: "-f|--use-file", HAPROXY: "-f", COREDNS: "-conf"}
+_AGENT = "node-network"
+_SETTINGS = "/etc/moorage/network.json"
+_MENTIONED = re.compile(rb"keepalived|haproxy|coredns|node-network")
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A keepalived or HAProxy that is to run; ``config`` is None where its file is not on the disk.
+    """A program that is to run; ``config`` is None where its file is not on the disk.
 
     ``monitored`` says whether the pod has a monitor beside it, as those have that the payload brings: it takes the
-    bootstrap's keepalived away when its time is over, and leads the API's port through HAProxy.
+    bootstrap's keepalived away when its time is over, and leads the API's port through HAProxy. ``rendered`` says that
+    an agent writes the config: nobody starts before it has, and it waits by itself before it changes anything.
     """
 
     name: str
@@ -39,10 +49,20 @@ class Program:
     config: str | None
     mounts: tuple[tuple[str, str], ...] = ()
     monitored: bool = False
+    rendered: bool = False
 
     def on_host(self, path: str) -> str:
         """Where a path inside the container is on the machine."""
         return _on_host(path, self.mounts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Agent:
+    """An agent that renders the configs of its pod: as which role, and where on the machine its settings are."""
+
+    pod: str
+    role: str
+    settings: str
 
 
 def mentioned(machine: files_.Machine) -> bool:
@@ -50,20 +70,42 @@ def mentioned(machine: files_.Machine) -> bool:
     start = f"{static_pods.MANIFESTS}/"
     provisioned = machine.provisioned
     written = {} if provisioned is None else provisioned.files
-    return any(_MENTIONED.search(file.content) for path, file in written.items() if path.startswith(start)) or any(
-        _MENTIONED.search(content) for path, content in machine.kept.items() if path.startswith(start)
+    return any(_mentions(file.content) for path, file in written.items() if path.startswith(start)) or any(
+        _mentions(content) for path, content in machine.kept.items() if path.startswith(start)
     )
+
+
+# All machines of a role have the same manifests, and are looked at every few seconds.
+@functools.lru_cache(maxsize=1024)
+def _mentions(content: bytes) -> bool:
+    return _MENTIONED.search(content) is not None
 
 
 def programs(files: files_.Files) -> list[Program]:
     """What is to run, each program of a pod once."""
     found: dict[tuple[str, str, str], Program] = {}
     for content in files.below(static_pods.MANIFESTS).values():
-        for program in _of_pod(_loaded(content), files):
-            found.setdefault((program.pod, program.name, program.path), program)
+        if _mentions(content):
+            for program in _of_pod(_loaded(content), files):
+                found.setdefault((program.pod, program.name, program.path), program)
     return list(found.values())
 
 
+def agents(files: files_.Files) -> list[Agent]:
+    """The agents that are to run, one for a pod."""
+    found: dict[str, Agent] = {}
+    for content in files.below(static_pods.MANIFESTS).values():
+        if _mentions(content):
+            pod = _loaded(content)
+            for container in _containers(pod):
+                if _is_agent(container):
+                    settings = _on_host(_SETTINGS, _mounts(container, _volumes(pod)))
+                    role = re.search(r"--role[=\s]+(\S+)", _line(container))
+                    found.setdefault(_label(pod), Agent(_label(pod), role[1] if role else "", settings))
+    return list(found.values())
+
+
+@functools.lru_cache(maxsize=256)
 def _loaded(content: bytes) -> Object:
     """A manifest; what is none is the kubelet's affair."""
     try:
@@ -74,16 +116,11 @@ def _loaded(content: bytes) -> Object:
 
 
 def _of_pod(pod: Object, files: files_.Files) -> Iterator[Program]:
-    spec = pod.get("spec") or {}
-    containers = [each for each in spec.get("containers") or () if isinstance(each, dict)]
-    volumes = {
-        each["name"]: str((each.get("hostPath") or {}).get("path", ""))
-        for each in spec.get("volumes") or ()
-        if isinstance(each, dict) and "name" in each
-    }
-    monitored = any(_is_monitor(each) for each in containers)
+    containers, volumes = _containers(pod), _volumes(pod)
+    rendered = any(_is_agent(each) for each in containers)
+    monitored = rendered or any(_is_monitor(each) for each in containers)
     for container in containers:
-        if _is_monitor(container):
+        if _is_monitor(container) or _is_agent(container):
             continue
         for name in _CONFIGS:
             if _runs(container, name):
@@ -91,8 +128,23 @@ def _of_pod(pod: Object, files: files_.Files) -> Iterator[Program]:
                 path = _config_path(container, name, mounts, files)
                 content = files.find(path)
                 text = None if content is None else content.decode("utf-8", "replace")
-                label = str((pod.get("metadata") or {}).get("name", name))
-                yield Program(name, label, path, text, mounts, monitored)
+                yield Program(name, _label(pod) or name, path, text, mounts, monitored, rendered)
+
+
+def _containers(pod: Object) -> list[Object]:
+    return [each for each in (pod.get("spec") or {}).get("containers") or () if isinstance(each, dict)]
+
+
+def _volumes(pod: Object) -> dict[str, str]:
+    return {
+        each["name"]: str((each.get("hostPath") or {}).get("path", ""))
+        for each in (pod.get("spec") or {}).get("volumes") or ()
+        if isinstance(each, dict) and "name" in each
+    }
+
+
+def _label(pod: Object) -> str:
+    return str((pod.get("metadata") or {}).get("name", ""))
 
 
 def _line(container: Object) -> str:
@@ -101,6 +153,10 @@ def _line(container: Object) -> str:
 
 def _is_monitor(container: Object) -> bool:
     return str(container.get("name", "")).endswith("-monitor")
+
+
+def _is_agent(container: Object) -> bool:
+    return _AGENT in _line(container).split("\n")
 
 
 def _runs(container: Object, name: str) -> bool:
@@ -132,7 +188,7 @@ def _on_host(path: str, mounts: tuple[tuple[str, str], ...]) -> str:
 
 def _config_path(container: Object, name: str, mounts: tuple[tuple[str, str], ...], files: files_.Files) -> str:
     """The config file on the machine: the one of the command line, the usual one, or any of that name it sees."""
-    asked = re.search(rf"{name}\b[^\n;&|]*?\s(?:-f|--use-file)[=\s]+([^\s;&|\"']+)", _line(container))
+    asked = re.search(rf"{name}\b[^\n;&|]*?\s(?:{_OPTIONS[name]})[=\s]+([^\s;&|\"']+)", _line(container))
     wanted = _on_host(asked[1] if asked else _USUAL[name], mounts)
     if files.exists(wanted):
         return wanted

@@ -29,6 +29,7 @@ BACKUP, MASTER, FAULT = "BACKUP", "MASTER", "FAULT"
 # Real seconds: a holder that is gone is not replaced faster than this, nor looked after more often than that.
 _FASTEST_TAKE_OVER = 0.2
 _FASTEST_TICK = 0.05
+_MEMBERS_PER_SECOND = 2000.0
 _FASTEST_LOOK = 0.15
 _TICK = 0.1
 _CONNECT_SECONDS = 5.0
@@ -179,7 +180,8 @@ class Link:
         while True:
             self._step()
             await self._settle()
-            await lab.sleep(self._clock, max(_TICK, _FASTEST_TICK * self._clock.speed))
+            real = max(_FASTEST_TICK, len(self._members) / _MEMBERS_PER_SECOND)
+            await lab.sleep(self._clock, max(_TICK, real * self._clock.speed))
 
     # --- elections ---
 

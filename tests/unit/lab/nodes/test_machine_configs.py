@@ -263,6 +263,19 @@ def singleton(kind: str, *, status: Object | None = None, **spec: Any) -> Object
             ["--cloud-provider=external "],
             [],
         ),
+        *(
+            (
+                "worker",
+                [singleton("Infrastructure", status={"platformStatus": {"type": "External", "external": external}})],
+                ["--cloud-provider= "],
+                ["--cloud-provider=external"],
+            )
+            for external in (
+                {},
+                {"cloudControllerManager": {"state": ""}},
+                {"cloudControllerManager": {"state": "None"}},
+            )
+        ),
     ],
 )
 def test_the_kubelet_is_told_its_role(name: str, manifests: list[Object], flags: list[str], without: list[str]) -> None:
