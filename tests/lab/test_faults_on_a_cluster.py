@@ -28,7 +28,7 @@ from moorage.assets import keys, store
 from moorage.cli import demo_requests
 from moorage.lab import client
 from tests import conftest
-from tests.lab import rack
+from tests.lab import admission, rack
 
 SPEED = 200.0
 WORKERS = ("worker-0", "worker-1", "worker-2")
@@ -114,7 +114,7 @@ def _written(lab: client.Lab, path: Path) -> bool:
 
 def _install(machines: rack.Rack, kubeconfig: Path) -> None:
     over = threading.Event()
-    letting_in = threading.Thread(target=demo_requests.approve, args=(kubeconfig, WORKERS, over))
+    letting_in = threading.Thread(target=admission.approve, args=(kubeconfig, WORKERS, over))
     letting_in.start()
     try:
         ended = machines.moorage("wait-for", "bootstrap-complete")
@@ -229,7 +229,7 @@ def test_a_worker_that_dies_is_missed_and_comes_back(scene: Scene) -> None:
     ours = [
         each
         for each in scene.ask("GET", REQUESTS)["items"]
-        if each["spec"]["signerName"].endswith("client-kubelet") and demo_requests._node(each) == "worker-2"
+        if each["spec"]["signerName"].endswith("client-kubelet") and admission.node_of(each) == "worker-2"
     ]
     assert len(ours) == 1, "its certificate outlived the power cut"
 

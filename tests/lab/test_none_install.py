@@ -9,7 +9,7 @@ from pathlib import Path
 
 from moorage.cli import demo_requests
 from moorage.installer import produce
-from tests.lab import rack
+from tests.lab import admission, rack
 
 SPEED = 120.0
 
@@ -31,7 +31,7 @@ def test_a_cluster_comes_up(ready_dir: Path, make: Callable[..., produce.Produce
         kubeconfig.write_text(scene.moorage("lab", "kubeconfig").stdout)
         over = threading.Event()
         names = ["worker-0", "worker-1"]
-        letting_in = threading.Thread(target=demo_requests.approve, args=(kubeconfig, names, over))
+        letting_in = threading.Thread(target=admission.approve, args=(kubeconfig, names, over))
         letting_in.start()
         try:
             installed = scene.moorage("wait-for", "install-complete", "-o", "json")

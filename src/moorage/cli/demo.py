@@ -1,24 +1,26 @@
 """`moorage demo`: a whole cluster in the lab, by the very commands a user would type, with no account and no hardware.
 
-The demo plays the user of ``platform: none``: it brings machines, names and a balancer (the lab's), lets the workers
-in, and leaves the rest to moorage. Everything lands in one folder, the lab included, so that the user's own lab, if
-there is one, is left alone.
+The demo plays the user of an oVirt engine (the lab's): it answers the survey from a file, writes two names into DNS,
+and leaves the rest to moorage. Everything lands in one folder, the lab and the engine's credentials included, so that
+the user's own, if there are any, are left alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import ipaddress
+import json
 import os
 import shlex
 import shutil
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import yaml
 
 from moorage import errors
 from moorage.cli import lab as lab_command
@@ -32,7 +34,12 @@ SPEED = 100.0
 NAME, DOMAIN = "harbour", "example.com"
 MASTERS, WORKERS = 3, 2
 _MARK = ".moorage-demo"
-_MADE = ("lab", "cluster", "kubeconfig", "pull-secret.json", "timeline.html")
+_MADE = (
+    *("lab", "cluster", "kubeconfig", "timeline.html", "answers.yaml", "ovirt-config.yaml", "coreos.qcow2"),
+    *("pull_secret", "ovirt_password"),
+)
+#: What somebody can make on an engine, by its own names.
+_KINDS = ("vms", "templates", "disks", "tags", "affinity_groups")
 # Not with modules that happen to lie where the user is.
 _MOORAGE = [sys.executable, "-P", "-m", "moorage"]
 _SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHzV9tPOUGRTXaI2fYzPeBRPJc4QzeQN8yUkZ7rQrM2p demo"
@@ -63,18 +70,20 @@ def run(arguments: argparse.Namespace, voice: talk.Voice) -> int:
     print(f"network {lab.network}, {lab.speed:g} cloud seconds a second")
     try:
         demo = Demo(root, lab)
-        demo.configs()
-        demo.hardware()
-        demo.bootstrap()
-        demo.install()
+        demo.survey()
+        demo.surroundings()
+        demo.plan()
+        demo.create()
         demo.show()
+        if not arguments.keep:
+            demo.destroy()
     except BaseException:
         _say("the demo did not get to its end; the lab still runs. Look into it, and stop it:")
         print(
             f"  export {client.FOLDER}={shlex.quote(str(where))}\n  moorage lab status\n  moorage lab stop", flush=True
         )
         raise
-    _say(f"Done in {time.monotonic() - began:.0f} s: {MASTERS} masters and {WORKERS} workers, all Ready.")
+    _say(f"Done in {time.monotonic() - began:.0f} s.")
     if arguments.keep:
         print(f"The cluster goes on. Look around:\n  export {client.FOLDER}={shlex.quote(str(where))}")
         print(f"  export KUBECONFIG={shlex.quote(str(demo.kubeconfig))}; kubectl get nodes\n  moorage lab stop")
@@ -115,52 +124,55 @@ class Demo:
         self.lab = lab
         self.assets = root / "cluster"
         self.kubeconfig = root / "kubeconfig"
-        self._plain = clients.Plain(lab)
-        self._environment = {**os.environ, **lab.environment, clients.FOLDER: str(lab.folder)}
-        self._addresses: dict[str, str] = {}
+        self._environment = {
+            **os.environ,
+            **lab.environment,
+            clients.FOLDER: str(lab.folder),
+            "OVIRT_CONFIG": str(root / "ovirt-config.yaml"),
+            "OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE": str(root / "coreos.qcow2"),
+        }
+        self._before: list[str] = []
 
-    def configs(self) -> None:
-        _say("2. an install-config, then the Ignition configs that machines boot from")
-        secret = self.root / "pull-secret.json"
-        secret.touch(mode=0o600)
-        secret.write_text(_PULL_SECRET)
-        named = ["--cluster-name", NAME, "--base-domain", DOMAIN, "--platform", "none"]
-        named += ["--control-plane-replicas", str(MASTERS), "--worker-replicas", str(WORKERS)]
-        self._moorage("create", "install-config", *named, "--pull-secret", f"@{secret}", "--ssh-key", _SSH_KEY)
-        self._moorage("create", "ignition-configs")
+    def survey(self) -> None:
+        """The questions of `create install-config`, answered from a file."""
+        _say("2. an install-config: the engine is asked what there is to choose from, a file has the answers")
+        secrets = {"ovirt_password": _engine_password(self.lab), "pull_secret": _PULL_SECRET}
+        for name, content in secrets.items():
+            _private(self.root / name, content)
+        answers = {**_answers(self.lab), **{name: f"@{self.root / name}" for name in secrets}}
+        file = self.root / "answers.yaml"
+        _private(file, "".join(f"{key}: {json.dumps(value)}\n" for key, value in answers.items()))
+        print(
+            "".join(f"  {line}\n" for line in file.read_text().splitlines() if not line.startswith("ssh_key")), end=""
+        )
+        self._moorage("create", "install-config", "--answers", str(file))
 
-    def hardware(self) -> None:
-        _say("3. what the user brings: machines, a balancer, names")
-        plain, domain = self._plain, f"{NAME}.{DOMAIN}"
+    def surroundings(self) -> None:
+        """What is the user's own affair on oVirt: two names, and the image that machines boot from."""
+        from moorage.lab import boot_image
+        from moorage.lab import client as clients
+
+        _say("3. what the user brings: two names in DNS; and an image, for there is nothing to download from here")
+        boot_image.write(self.root / "coreos.qcow2")
+        plain, domain = clients.Plain(self.lab), f"{NAME}.{DOMAIN}"
+        api, ingress = _virtual_addresses(self.lab)
         plain.zone(DOMAIN)
-        boots = {"bootstrap": "bootstrap"}
-        boots |= {f"master-{number}": "master" for number in range(MASTERS)}
-        boots |= {f"worker-{number}": "worker" for number in range(WORKERS)}
-        for name, role in boots.items():
-            self._addresses[name] = plain.machine(name, (self.assets / f"{role}.ign").read_bytes(), power="off")
-        balancer = plain.balancer("front", self._listeners(bootstrap=True))
-        for host in (f"api.{domain}", f"api-int.{domain}", f"*.apps.{domain}"):
-            plain.record(host, balancer)
-        self._switch_on("bootstrap", "master")
-        print(f"{len(boots)} machines; api, api-int and *.apps lead to the balancer at {balancer}")
+        plain.record(f"api.{domain}", api)
+        plain.record(f"*.apps.{domain}", ingress)
+        self._before = self._things()
+        print(f"api.{domain} is {api}, *.apps.{domain} is {ingress}; the engine has {len(self._before)} things already")
 
-    def bootstrap(self) -> None:
-        _say("4. the bootstrap machine raises the control plane and hands over to the masters")
-        self._moorage("wait-for", "bootstrap-complete")
-        self._plain.balancer("front", self._listeners(bootstrap=False))
-        self._plain.delete_machine("bootstrap")
-        print("the bootstrap machine is out of the balancer, and gone")
+    def plan(self) -> None:
+        _say("4. what would be made, before anything is")
+        self._moorage("plan")
 
-    def install(self) -> None:
-        _say("5. the workers boot and ask to be let in; they are, and the cluster completes itself")
-        self._switch_on("worker")
-        self.kubeconfig.touch(mode=0o600)
-        self.kubeconfig.write_text(_output([*_MOORAGE, "lab", "kubeconfig"], self._environment))
-        with self._letting_in():
-            self._moorage("wait-for", "install-complete")
+    def create(self) -> None:
+        _say("5. the cluster: image, template, groups, machines; then the machines do the rest")
+        self._moorage("create", "cluster")
 
     def show(self) -> None:
-        _say("6. the cluster")
+        _say("6. there it is")
+        _private(self.kubeconfig, _output([*_MOORAGE, "lab", "kubeconfig"], self._environment))
         nodes = self._nodes()
         print(nodes, end="")
         ready = [line for line in nodes.splitlines()[1:] if line.split()[1:2] == ["Ready"]]
@@ -168,37 +180,18 @@ class Demo:
             raise errors.MoorageError(f"only {len(ready)} of {MASTERS + WORKERS} nodes are Ready")
         self._moorage("timeline", "--output-file", str(self.root / "timeline.html"))
 
-    def _switch_on(self, *kinds: str) -> None:
-        for name in self._addresses:
-            if name.startswith(kinds):
-                self._plain.call("POST", f"/v1/machines/{name}/on")
+    def destroy(self) -> None:
+        _say("7. and gone again")
+        self._moorage("destroy", "cluster")
+        left = sorted(set(self._things()) - set(self._before))
+        if left:
+            raise errors.MoorageError(f"{len(left)} resources are left: {', '.join(left)}")
+        print(f"0 resources left: the engine has its {len(self._before)} things of before, and no other")
 
-    def _listeners(self, *, bootstrap: bool) -> list[dict[str, object]]:
-        masters = [address for name, address in self._addresses.items() if name.startswith("master")]
-        workers = [address for name, address in self._addresses.items() if name.startswith("worker")]
-        first = [self._addresses["bootstrap"]] if bootstrap else []
-        health = {"path": "/readyz", "interval": 5, "rise": 1}
-        plain = {"interval": 5, "rise": 1}
-        return [
-            {"port": 6443, "members": [*first, *masters], "check": health},
-            {"port": 22623, "members": [*first, *masters], "check": {**health, "path": "/healthz"}},
-            {"port": 443, "members": workers, "check": plain},
-            {"port": 80, "members": workers, "check": plain},
-        ]
-
-    @contextlib.contextmanager
-    def _letting_in(self) -> Iterator[None]:
-        from moorage.cli import demo_requests
-
-        over = threading.Event()
-        names = [f"worker-{number}" for number in range(WORKERS)]
-        thread = threading.Thread(target=demo_requests.approve, args=(self.kubeconfig, names, over), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+    def _things(self) -> list[str]:
+        """Everything on the engine that somebody made, by kind and id."""
+        inventory = self.lab.control("GET", "/lab/ovirt")
+        return [f"{kind}/{each['name']} ({each['id']})" for kind in _KINDS for each in inventory.get(kind, ())]
 
     def _nodes(self) -> str:
         if shutil.which("kubectl"):
@@ -214,6 +207,44 @@ class Demo:
         ended = subprocess.run([*_MOORAGE, *words, "--dir", str(self.assets)], check=False, env=self._environment)
         if ended.returncode:
             raise StepFailed(" ".join(["moorage", *words[:2]]), ended.returncode)
+
+
+def _virtual_addresses(lab: client.Lab) -> tuple[str, str]:
+    """Two addresses that the lab gives to no machine."""
+    network = ipaddress.ip_network(lab.network)
+    return str(network[100]), str(network[101])
+
+
+def _answers(lab: client.Lab) -> dict[str, str]:
+    """What a user would choose on the lab's engine."""
+    api, ingress = _virtual_addresses(lab)
+    return {
+        "platform": "ovirt",
+        "ssh_key": _SSH_KEY,
+        "base_domain": DOMAIN,
+        "cluster_name": NAME,
+        "control_plane_replicas": str(MASTERS),
+        "worker_replicas": str(WORKERS),
+        "ovirt_engine": lab.ovirt["fqdn"],
+        "ovirt_ca_file": lab.ovirt["ca_file"],
+        "ovirt_username": lab.ovirt["username"],
+        "ovirt_cluster": "Default",
+        "ovirt_storage_domain": "data",
+        "ovirt_network": "ovirtmgmt",
+        "ovirt_network_image": "registry.example.com/moorage:demo",
+        "api_vip": api,
+        "ingress_vip": ingress,
+        "machine_network": lab.network,
+    }
+
+
+def _engine_password(lab: client.Lab) -> str:
+    return str(yaml.safe_load((lab.folder / "ovirt-config.yaml").read_text())["ovirt_password"])
+
+
+def _private(path: Path, content: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(content)
 
 
 class StepFailed(errors.MoorageError):

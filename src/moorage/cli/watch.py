@@ -106,7 +106,7 @@ class Watch:
             now = self.now()
             since = now - datetime.timedelta(seconds=seconds)
             self._enter(stage, since)
-            self._waited = Work(stage, since, _awaited(waiting_for), expected=self._expected.get(stage, 0.0))
+            self._waited = Work(stage, since, _awaited(waiting_for))
             self.scene.running[stage] = self._waited
             line = Line(f"{stage}: {self._waited.doing} ({self._waited.times(now)})")
         self._speak(line)
@@ -283,7 +283,7 @@ def listener(
 ) -> Iterator[Watch]:
     """Show events until the block ends; hand what is yielded to `flow.run`, and its ``say`` to the waits.
 
-    ``expected`` are the seconds that resources (and stages) usually take, by name; it may be filled later.
+    ``expected`` are the seconds that resources usually take, by name; it may be filled later.
     """
     clock = clock or clocks.from_environment()
     live = is_live(voice)

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import base64
 import os
+import re
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509 import oid
 
 from moorage import errors
-from moorage.cli import demo, demo_requests, main, talk
+from moorage.cli import demo, main, talk
 from moorage.lab import client, lock
 
 
@@ -42,6 +36,11 @@ def root(tmp_path: Path) -> Iterator[Path]:
     yield folder
     if lock.held(folder / "lab"):
         client.stop(client.find(folder / "lab"))
+
+
+def lab_stub(folder: Path) -> client.Lab:
+    """A lab that nobody asks anything."""
+    return client.Lab(folder, 1, 1.0, "127.16.0.0/16", "", "", "", {}, {})
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -118,13 +117,17 @@ def test_a_cluster_comes_up_before_your_eyes(root: Path, tmp_path: Path) -> None
     chapters = [line for line in done.stdout.splitlines() if line.startswith("# ")]
     assert [line[2] for line in chapters] == ["1", "2", "3", "4", "5", "6", "D"]
     assert "kubectl is not installed" in done.stdout
-    names = [f"master-{number}" for number in range(3)] + [f"worker-{number}" for number in range(2)]
-    rows = [line.split() for line in done.stdout.splitlines() if line.startswith(("master-", "worker-"))]
-    assert [row[:2] for row in rows] == [[name, "Ready"] for name in names]
+    rows = [
+        line.split() for line in done.stdout.splitlines() if re.match(r"harbour-\w{5}-(master|worker)-\S+ +\w+ ", line)
+    ]
+    ready = [(row[0].split("-")[2], row[1]) for row in rows if row[1] in ("Ready", "NotReady")]
+    assert ready == [("master", "Ready")] * 3 + [("worker", "Ready")] * 2
     assert f"export KUBECONFIG={root / 'kubeconfig'}" in done.stdout
     assert "<html" in (root / "timeline.html").read_text()
-    for secret in ("kubeconfig", "pull-secret.json"):
+    for secret in ("kubeconfig", "pull_secret", "ovirt_password", "ovirt-config.yaml", "answers.yaml"):
         assert stat.S_IMODE((root / secret).stat().st_mode) == 0o600
+    password = (root / "ovirt_password").read_text()
+    assert password not in done.stdout + done.stderr
 
     # Then the lab goes on, and says so
     status = moorage("lab", "status", MOORAGE_LAB=str(root / "lab"))
@@ -133,13 +136,21 @@ def test_a_cluster_comes_up_before_your_eyes(root: Path, tmp_path: Path) -> None
     assert config.stderr.splitlines()[1] == "next: there are harbour.example.com"
 
 
+def test_what_destroy_leaves_behind_ends_the_demo(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = demo.Demo(root, lab_stub(root))
+    monkeypatch.setattr(demo.Demo, "_moorage", lambda *_: None)
+    monkeypatch.setattr(demo.Demo, "_things", lambda _: ["vms/forgotten (1)"])
+    with pytest.raises(errors.MoorageError, match="1 resources are left: vms/forgotten"):
+        scene.destroy()
+
+
 @pytest.mark.parametrize("code", [0, 3])
 def test_kubectl_shows_the_nodes_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     kubectl = tmp_path / "kubectl"
     kubectl.write_text(f'#!/bin/sh\necho "$*"\nexit {code}\n')
     kubectl.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    scene = demo.Demo(tmp_path, client.Lab(tmp_path, 1, 1.0, "", "", "", "", {}))
+    scene = demo.Demo(tmp_path, lab_stub(tmp_path))
     if code:
         with pytest.raises(demo.StepFailed, match="get nodes ended with 3"):
             scene._nodes()
@@ -148,46 +159,8 @@ def test_kubectl_shows_the_nodes_where_there_is_one(tmp_path: Path, monkeypatch:
 
 
 def test_nodes_that_are_not_ready_end_the_demo(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "_output", lambda *_: "")
+    root.mkdir()
     monkeypatch.setattr(demo.Demo, "_nodes", lambda _: "NAME STATUS\nmaster-0 Ready\nmaster-1 NotReady\n")
-    told = client.Lab(root, 1, 1.0, "", "", "", "", {})
     with pytest.raises(errors.MoorageError, match="only 1 of 5 nodes are Ready"):
-        demo.Demo(root, told).show()
-
-
-# --- letting machines in ---
-
-
-def request(name: str, common_name: str, **status: object) -> dict[str, Any]:
-    subject = x509.Name([x509.NameAttribute(oid.NameOID.COMMON_NAME, common_name)])
-    made = x509.CertificateSigningRequestBuilder().subject_name(subject)
-    signed = made.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
-    pem = signed.public_bytes(serialization.Encoding.PEM)
-    return {"metadata": {"name": name}, "spec": {"request": base64.b64encode(pem).decode()}, "status": status}
-
-
-def test_the_workers_are_let_in_nobody_else_is_and_a_bad_day_is_borne(monkeypatch: pytest.MonkeyPatch) -> None:
-    over = threading.Event()
-    items = [
-        request("ours", "system:node:worker-0"),
-        request("theirs", "system:node:intruder"),
-        request("done", "system:node:worker-1", conditions=[{"type": "Approved"}]),
-    ]
-    answers: list[object] = [demo_requests.Refused("503"), ConnectionRefusedError(), {"items": items}]
-    approved: list[str] = []
-
-    def asked(path: Path, method: str, where: str, body: Any = None) -> dict[str, Any]:
-        if method == "PUT":
-            approved.append(where.split("/")[-2])
-            assert body["status"]["conditions"][0]["type"] == "Approved"
-            over.set()
-            return {}
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer  # type: ignore[return-value]
-
-    monkeypatch.setattr(demo_requests, "asked", asked)
-    monkeypatch.setattr(demo_requests, "_EVERY", 0.001)
-    demo_requests.approve(Path("kubeconfig"), ["worker-0", "worker-1"], over)
-
-    assert approved == ["ours"]
+        demo.Demo(root, lab_stub(root)).show()

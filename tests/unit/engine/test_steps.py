@@ -166,6 +166,37 @@ def test_a_fresh_thing_may_be_not_found_while_the_platform_lags(cloud, ctx):
     assert cloud.inventory() == {"a": 1}
 
 
+def test_only_the_first_wait_after_a_create_that_succeeded_is_told_that_nothing_can_have_changed(cloud, ctx):
+    seen: list[bool] = []
+
+    class Watched(toycloud.Thing):
+        def wait(self, inputs, ctx):
+            seen.append(ctx.fresh)
+            return super().wait(inputs, ctx)
+
+    cloud.before["ready", "a"] = [toycloud.fails(errors.NotFound("404"))]
+
+    steps.bring_up(Watched(name="a", cloud=cloud, settle=60.0), NOTHING, ctx)
+    steps.bring_up(Watched(name="a", cloud=cloud), NOTHING, ctx)
+
+    assert seen == [True, False, False]
+
+
+def test_a_create_whose_reply_was_lost_is_not_taken_for_fresh(cloud, ctx):
+    seen: list[bool] = []
+
+    class Watched(toycloud.Thing):
+        def wait(self, inputs, ctx):
+            seen.append(ctx.fresh)
+            return super().wait(inputs, ctx)
+
+    cloud.after["create", "a"] = [toycloud.fails(errors.Ambiguous("no reply"))]
+
+    steps.bring_up(Watched(name="a", cloud=cloud), NOTHING, ctx)
+
+    assert seen == [False]
+
+
 def test_a_thing_that_vanishes_while_waited_for_is_a_failure(cloud, ctx):
     cloud.before["ready", "a"] = [toycloud.fails(errors.NotFound("404"))] * 3
 

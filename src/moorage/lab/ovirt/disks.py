@@ -34,9 +34,10 @@ def routes(engine: engines.Engine) -> list[web.AbstractRouteDef]:
 
     async def one(request: web.Request) -> documents.Reply:
         disk = inventory.get("disks", request.match_info["disk"])
-        # Whose it is takes another query, and is told only to those who ask for all there is.
-        users = [{"id": vm["id"]} for vm in machines(engine, disk)] if request.query.get("all_content") == "true" else []
-        return documents.entity("disk", {**disk, "vms": users} if users else disk)
+        if request.query.get("all_content") == "true":
+            # Whose it is takes the engine another query, and is told only to those who ask for all there is.
+            disk = {**disk, "vms": [{"id": vm["id"]} for vm in machines(engine, disk)]}
+        return documents.entity("disk", disk)
 
     async def add(request: web.Request) -> documents.Reply:
         asked = await documents.body(request, "disk")

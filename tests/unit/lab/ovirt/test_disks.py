@@ -121,6 +121,21 @@ def test_a_domain_that_is_nearly_full_takes_nothing_more(world: machines_world.W
     )
 
 
+def test_a_disk_of_a_template_hands_name_and_description_down_and_says_whose_it_is_if_asked(
+    world: machines_world.World,
+) -> None:
+    [source] = world.disks.list(search="name=centos")
+    vm = world.vm("heir")
+    [attached] = vm.disk_attachments_service().list()
+    disk = world.disks.disk_service(attached.disk.id)
+
+    heir, whole = disk.get(), disk.get(all_content=True)
+
+    assert (heir.name, heir.description) == (source.name, source.description)
+    assert (heir.vms or [], [each.id for each in whole.vms]) == ([], [vm.get().id])
+    assert not world.disks.disk_service(source.id).get(all_content=True).vms
+
+
 def test_a_disk_grows_through_its_machine_and_never_shrinks(world: machines_world.World) -> None:
     vm = world.vm("growing")
     attachments = vm.disk_attachments_service()
