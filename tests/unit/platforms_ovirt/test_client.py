@@ -348,3 +348,23 @@ def test_an_engine_of_another_authority_never_gets_the_password(trusted: tuple[s
 
     assert "ovirt_ca_bundle" in raised.value.remedy
     assert script.seen == []
+
+
+def test_all_who_have_the_same_surroundings_share_a_session_until_they_turn_to_others(
+    engine: scripted.Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "read", lambda _environ: identity(engine.url))
+    here, there = surroundings(), surroundings()
+
+    clients.shared(here).call("look", look)
+    clients.shared(here).call("look", look)
+    assert (engine.sign_ins, engine.sign_outs) == (1, 0)
+
+    clients.shared(there)
+    gc.collect()
+    assert (engine.sign_ins, engine.sign_outs) == (1, 1)
+
+    closed = clients.shared(here)
+    closed.call("look", look)
+    closed.close()
+    assert clients.shared(here) is not closed, "who was closed is of no use to anybody"

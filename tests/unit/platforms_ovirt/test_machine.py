@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
@@ -412,3 +413,12 @@ def test_a_node_is_rolled_back_to_nothing(place: engine_place.Place) -> None:
 
     assert place.doc("vms", thing.machine.name) is None
     assert vms.find(place.client, thing.machine.name, INFRA) is None
+
+
+def test_machines_that_are_made_together_look_their_template_up_once(place: engine_place.Place) -> None:
+    wanted = [place.machine(f"master-{number}") for number in range(3)]
+
+    with futures.ThreadPoolExecutor(3) as pool:
+        list(pool.map(place.actuator.create, wanted))
+
+    assert place.calls().count("GET /templates") == 1
