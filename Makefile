@@ -21,8 +21,8 @@ check: ## formatting, lint, types, layers
 conformance: ## what we generate, judged by the real programs that will read it
 	@tools/setup conformance
 	@$(BIN)/python -m pytest tests/conformance
-	@$(BIN)/python -m pytest -n 2 tests/kube --kube=real
-	@$(BIN)/python -m pytest -n 2 tests/kube --kube=lab
+	@$(BIN)/python -m pytest -n 2 tests/kube tests/machines --kube=real
+	@$(BIN)/python -m pytest -n 2 tests/kube tests/machines --kube=lab
 
 bench: ## ratios of DESIGN, each measured against its floor in the same run
 	@tools/setup run
