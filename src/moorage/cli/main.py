@@ -25,6 +25,8 @@ COMMANDS = {
     "timeline": "draw when each resource was made, retried, failed or removed",
     "explain": "describe a field of the install-config",
     "graph": "draw the asset graph",
+    "machines": "show a cluster's machines: phase, node, instance, and what each waits for",
+    "machine-api": "run the controllers that keep, scale and heal a cluster's machines",
     "node-network": "on a node: keep its virtual addresses, names and balancing in step with the cluster",
     "lab": "start, look into and break a simulated datacentre on this machine",
     "demo": "install a cluster in the lab, before your eyes",

@@ -92,6 +92,8 @@ def letting_in(
         finally:
             over.set()
             thread.join(_FAREWELL)
+        for sentence in keeper.left_outside():
+            tell(sentence)
 
 
 def _actuator(cluster: contract.Cluster, around: contract.Surroundings) -> contract.Actuator | None:
@@ -143,6 +145,8 @@ class Doorkeeper:
         self._seen: dict[str, _Seen] = {}
         #: When the last approved request of a node was made, by node and signer.
         self._answered: dict[tuple[str, str], str] = {}
+        #: The name of a request that is in order but for what we cannot see yet, and what that is, by node and signer.
+        self._waiting: dict[tuple[str, str], tuple[str, str]] = {}
         self._told: set[tuple[str, str]] = set()
         self._trouble = ""
 
@@ -150,6 +154,13 @@ class Doorkeeper:
         if self._editor is not None:
             self._editor.close()
             self._editor = None
+
+    def left_outside(self) -> list[str]:
+        """Who still waits for a certificate, why, and what would help: nobody looks after them when we are gone."""
+        return [
+            f"{node} still waits for a certificate ({reason}); if it is yours: oc adm certificate approve {name}"
+            for (node, _), (name, reason) in sorted(self._waiting.items())
+        ]
 
     def try_to_look(self) -> None:
         """`look`, and tell of what went wrong, once for each trouble; only the wish to stop gets through."""
@@ -189,6 +200,8 @@ class Doorkeeper:
                 if isinstance(verdict, approval.Approve):
                     self._approve(editor, request, verdict)
                 else:
+                    if isinstance(verdict, approval.Wait):
+                        self._waiting[node, _signer(request)] = diagnosis.name_of(request), verdict.reason
                     self._tell_once(request, f"{node} is not let in: {verdict.reason}")
             except (errors.PlatformFailure, kube.ApiProblem) as trouble:
                 troubles.append(trouble)  # one machine's trouble must not keep the others out
@@ -236,6 +249,7 @@ class Doorkeeper:
         except kube.Conflicting:
             return  # somebody else decided; the next look shows what
         self._answered[verdict.node, _signer(request)] = _asked_at(request)
+        self._waiting.pop((verdict.node, _signer(request)), None)
         self._tell_once(request, f"{verdict.node} was let in: its {verdict.purpose} certificate is approved ({name})")
 
     def _instance(self, name: str) -> contract.Instance | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal, Protocol
 
 from moorage.assets import values
@@ -193,6 +194,19 @@ class Machines(Protocol):
     """`machine.py` as a module."""
 
     def actuator(self, around: Surroundings) -> Actuator: ...
+
+
+class ClusterCredentials(Protocol):
+    """`cluster_credentials.py`: how controllers in a cluster come to the platform's credentials."""
+
+    SECRET: str
+    """The name of the Secret that has them; what the installer hands over in `Infra.cluster_secret`."""
+
+    def environ(self, plain: Mapping[str, str], folder: Path) -> Mapping[str, str]:
+        """What to add to ``environ`` of the `Surroundings`, for a Secret of these values.
+
+        Files go into ``folder``, which is private, and are for their owner alone. `ConfigError` if they are no good.
+        """
 
 
 @dataclasses.dataclass(frozen=True)

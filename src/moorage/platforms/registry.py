@@ -81,6 +81,12 @@ def machines(name: str) -> contract.Machines:
     return cast("contract.Machines", _offered(name, "machine", _BRING_YOUR_OWN))
 
 
+def cluster_credentials(name: str) -> contract.ClusterCredentials | None:
+    """How the platform's credentials are kept in a cluster; None if it needs none."""
+    module = "cluster_credentials"
+    return cast("contract.ClusterCredentials", _load(name, _package(name), module)) if _has(name, module) else None
+
+
 def destroy(name: str) -> contract.Destroy:
     """How the platform finds what belongs to a cluster."""
     return cast("contract.Destroy", _offered(name, "destroy", "remove the machines where you made them"))

@@ -102,6 +102,26 @@ def test_an_address_that_comes_late_is_waited_for_without_asking_all_the_time(do
     assert door.api.conditions("csr-1") == ["Approved"]
 
 
+def test_who_is_left_outside_is_told_with_what_helps(door: doors.Door) -> None:
+    # Given a machine whose addresses the platform never tells, and somebody who merely took the other's name
+    door.platform.instances[WORKERS[0]] = dataclasses.replace(doors.UP, addresses=())
+    door.register(WORKERS[0])
+    door.serve("csr-1", WORKERS[0])
+    door.knock("csr-2", WORKERS[1], username="system:serviceaccount:default:default")
+
+    door.keeper.look()
+
+    # Then nobody is advised to approve what is not in order
+    assert door.keeper.left_outside() == [
+        f"{WORKERS[0]} still waits for a certificate (the platform does not tell the addresses of {WORKERS[0]} yet); "
+        "if it is yours: oc adm certificate approve csr-1"
+    ]
+    door.platform.instances[WORKERS[0]] = doors.UP
+    door.clock.advance(approving.FRESH)
+    door.keeper.look()
+    assert door.keeper.left_outside() == []
+
+
 def test_another_nodes_address_is_refused(door: doors.Door) -> None:
     door.register(WORKERS[0])
     door.serve("csr-1", WORKERS[0], "10.0.0.5")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ovirtsdk4 import types
@@ -18,12 +19,22 @@ from moorage.platforms.ovirt import client as clients
 from moorage.platforms.ovirt import machine_steps as steps
 from moorage.platforms.ovirt import names, transfer, vms
 
+#: The engine does not say why a copy failed, only that it did.
+_VANISHED: Final = "see whether its storage domain is full, and what else the engine's events say of it"
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def actuator(around: contract.Surroundings) -> Actuator:
     """An actuator for the engine of the user's credentials."""
     return Actuator(clients.shared(around))
+
+
+def capacity(provider_spec: Mapping[str, object]) -> dict[str, int] | None:
+    """What a machine of this spec brings to a cluster; None if only the engine knows, by its instance type."""
+    spec = steps.read(contract.Machine("a machine", "", "worker", provider_spec, b""))
+    if not spec.cores or not spec.memory:
+        return None
+    return {"vCPU": spec.cores * spec.sockets * spec.threads, "memoryMb": spec.memory // steps.MIB}
 
 
 class Actuator:
@@ -62,7 +73,9 @@ class Actuator:
         if vm is None:
             self._forget(machine)
             why = transfer.words(self._client, names.correlation(machine.name, "vm"))
-            raise errors.NotFound(f"VM {machine.name} is not there", resource=machine.name, words=why)
+            raise errors.NotFound(
+                f"VM {machine.name} is not there", resource=machine.name, words=why, remedy=_VANISHED if why else ""
+            )
         state = vms.status(vm)
         if state == "down" and (waiting := self._prepare(vm, machine, spec)):
             return steps.instance(vm, machine, waiting)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from moorage.assets import platform, values
+from moorage.assets import machine_api_manifests, platform, values
 from moorage.config import model
 from moorage.network import settings as network_settings
 from moorage.network import stack
@@ -76,7 +76,8 @@ class Ovirt:
         if _native(context):
             return {}
         wanted = network(context)
-        return {**stack.machine_configs(wanted), **stack.cluster_manifests(wanted)}
+        controllers = machine_api_manifests.manifests(machine_controllers(context))
+        return {**stack.machine_configs(wanted), **stack.cluster_manifests(wanted), **controllers}
 
     def bootstrap_files(self, context: platform.Context) -> Sequence[values.IgnitionFile]:
         return () if _native(context) else tuple(stack.bootstrap_files(network(context)))
@@ -109,6 +110,17 @@ def network(context: platform.Context) -> network_settings.Settings:
         machine_networks=tuple(each.cidr for each in config.networking.machine_network),
         image=chosen.network_image,
         mdns=False,
+    )
+
+
+def machine_controllers(context: platform.Context) -> machine_api_manifests.Wanted:
+    """Who looks after the machines: the release has nobody for them on platform External."""
+    return machine_api_manifests.Wanted(
+        platform="ovirt",
+        # One image has everything that runs on nodes and in clusters.
+        image=sections.settings(context.config).network_image,
+        credentials=machines_manifests.CREDENTIALS,
+        replicas=2 if context.config.control_plane_replicas > 1 else 1,
     )
 
 

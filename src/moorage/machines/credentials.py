@@ -1,0 +1,174 @@
+"""The platform as the controllers see it: an actuator that goes on working when its credentials are changed.
+
+Credentials are in a Secret. Controllers ask for the actuator at every step; now and then that question looks at the
+Secret too, and if it has changed a new actuator takes the place of the old one. A refusal by the platform makes the
+next look come at once. While the Secret cannot be read, what was known before stays in use.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import logging
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from moorage import errors as top
+from moorage.engine import clock as clocks
+from moorage.engine import errors as platform_errors
+from moorage.engine import secret
+from moorage.machines.runtime import errors
+from moorage.platforms import contract, registry
+
+#: Where the Secret is looked for, in this order: a cluster may give its machine controllers credentials of their own.
+NAMESPACES: Final = ("openshift-machine-api", "kube-system")
+#: Cloud seconds between two looks at the Secret, and the real seconds below which looking more often tells nothing.
+EVERY: Final = 60.0
+_SHORTEST: Final = 1.0
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+def decoded(data: Mapping[str, Any] | None) -> dict[str, str]:
+    """The plain values of a Secret's ``data``; what is no text is left out."""
+    found: dict[str, str] = {}
+    for key, content in (data or {}).items():
+        with contextlib.suppress(binascii.Error, UnicodeDecodeError):
+            found[key] = base64.b64decode(str(content), validate=True).decode()
+    return found
+
+
+class Keyring:
+    """The actuator for the credentials of this moment. ``read(namespace, name)`` gets a Secret."""
+
+    def __init__(
+        self,
+        platform: str,
+        read: Callable[[str, str], Mapping[str, Any]],
+        clock: clocks.Clock,
+        *,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._read = read
+        self._clock = clock
+        self._environ = environ
+        self._machines = registry.machines(platform)
+        self._kept = registry.cluster_credentials(platform)
+        self._folder = Path(tempfile.mkdtemp(prefix="moorage-"))
+        self._turn = threading.Lock()
+        self._values: dict[str, str] | None = None
+        self._actuator: contract.Actuator | None = None
+        self._files: Path | None = None
+        self._due = 0.0
+        self._told = ""
+
+    def current(self) -> contract.Actuator:
+        """The actuator to use now."""
+        actuator = self._actuator
+        if actuator is None:
+            with self._turn:
+                return self._actuator or self._renewed(None)
+        # One looks; the others need not wait for that, as there is something to work with.
+        if self._kept is None or self._clock.now() < self._due or not self._turn.acquire(blocking=False):
+            return actuator
+        try:
+            return self._renewed(actuator)
+        finally:
+            self._turn.release()
+
+    def refused(self) -> None:
+        """The platform does not take the credentials: there may be others already."""
+        self._due = min(self._due, self._clock.now() + _SHORTEST * self._clock.speed)
+
+    def close(self) -> None:
+        """Remove what was written; the last actuator cannot sign in anew any more."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _renewed(self, known: contract.Actuator | None) -> contract.Actuator:
+        self._due = self._clock.now() + max(EVERY, _SHORTEST * self._clock.speed)
+        try:
+            values = self._secret()
+            found = known if known is not None and values == self._values else self._made(values)
+            self._told = ""
+        except top.MoorageError as problem:
+            if known is None:
+                raise
+            found = known
+            if problem.message != self._told:
+                self._told = problem.message
+                _log.warning("the platform's credentials stay as they were: %s", problem.message)
+        self._actuator = found
+        return found
+
+    def _secret(self) -> dict[str, str] | None:
+        """What the Secret says; None if there is none, or none is needed."""
+        if self._kept is None:
+            return None
+        for namespace in NAMESPACES:
+            with contextlib.suppress(errors.NotFound):
+                return decoded(self._read(namespace, self._kept.SECRET).get("data"))
+        if self._values is not None:
+            raise top.MoorageError(f"there is no Secret {self._kept.SECRET} any more")
+        return None
+
+    def _made(self, values: dict[str, str] | None) -> contract.Actuator:
+        """An actuator for these values; without any, for the environment of the process."""
+        files = Path(tempfile.mkdtemp(dir=self._folder))
+        try:
+            actuator = self._machines.actuator(self._surroundings(values, files))
+        except BaseException:
+            shutil.rmtree(files, ignore_errors=True)
+            raise
+        if self._values is not None:
+            _log.info("the platform's credentials have changed: the new ones are used")
+        former, self._files, self._values = self._files, files, values
+        if former is not None:
+            shutil.rmtree(former, ignore_errors=True)
+        return actuator
+
+    def _surroundings(self, values: dict[str, str] | None, files: Path) -> contract.Surroundings:
+        added: Mapping[str, str] = {}
+        if self._kept is not None and values is not None:
+            added = self._kept.environ(values, files)
+        elif self._kept is not None:
+            _log.warning("there is no Secret %s: the credentials of this environment are used", self._kept.SECRET)
+        spellings = secret.forms(secret.Secret(value) for key, value in (values or {}).items() if "password" in key)
+        return contract.Surroundings(
+            environ={**self._environ, **added},
+            clock=self._clock,
+            trace=lambda line: _log.debug("%s", secret.scrub(line, spellings)),
+        )
+
+
+class Rotating:
+    """An actuator that is always the current one."""
+
+    def __init__(self, keyring: Keyring) -> None:
+        self._keyring = keyring
+
+    def exists(self, machine: contract.Machine) -> contract.Instance | None:
+        return self._use(lambda actuator: actuator.exists(machine))
+
+    def create(self, machine: contract.Machine) -> contract.Instance:
+        return self._use(lambda actuator: actuator.create(machine))
+
+    def update(self, machine: contract.Machine) -> contract.Instance:
+        return self._use(lambda actuator: actuator.update(machine))
+
+    def delete(self, machine: contract.Machine) -> None:
+        self._use(lambda actuator: actuator.delete(machine))
+
+    def _use(self, call: Callable[[contract.Actuator], T]) -> T:
+        try:
+            return call(self._keyring.current())
+        except platform_errors.Unauthorized:
+            self._keyring.refused()
+            raise

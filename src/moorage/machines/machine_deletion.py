@@ -1,0 +1,153 @@
+"""The end of a machine, in an order that loses nothing: pods first, then the instance, then the node, then the object.
+
+Every step is looked at anew each time and none is waited for, so it does not matter who began: a hook that holds it, a
+pod that may not leave or a platform that takes its time end the turn. The object goes last, and only when there surely
+is no instance: neither one that is going, nor one that was asked for and has not shown yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moorage.engine import errors
+from moorage.machines import conditions, drain, machine_status, objects, phases
+from moorage.machines import workshop as workshops
+from moorage.machines.machine_status import DELETE, FAILED, PROCESSING
+from moorage.machines.runtime import controller, kinds
+from moorage.machines.runtime import errors as api_errors
+
+Object = Mapping[str, Any]
+
+#: Cloud seconds until an instance that is going is looked at again.
+GOING: Final = 20.0
+
+
+class Deletion:
+    """Removes what machines leave behind; shared by threads."""
+
+    def __init__(self, shop: workshops.Workshop, drainer: drain.Drainer) -> None:
+        self._shop = shop
+        self._drainer = drainer
+
+    def proceed(self, machine: Object) -> controller.Result:
+        """Do what can be done now towards the end of a machine whose deletion was asked for."""
+        if objects.FINALIZER not in objects.finalizers(machine):
+            return controller.Result()
+        machine = self._enter(machine)
+        if not conditions.is_true(objects.conditions(machine), conditions.DRAINED):
+            outcome = self._drain(machine)
+            if outcome is None:
+                return controller.Result()
+            machine = self._note(machine, outcome)
+            if not outcome.drained:
+                return controller.Result(outcome.again)
+        if objects.hooks(machine, "preTerminate"):
+            return controller.Result()
+        pause = self._remove_instance(machine)
+        if pause is not None:
+            return controller.Result(pause)
+        self._remove_node(machine)
+        kept = [each for each in objects.finalizers(machine) if each != objects.FINALIZER]
+        self._shop.writer.finalizers(machine, kept)
+        self._drainer.forget(machine)
+        self._shop.forget(machine)
+        return controller.Result()
+
+    def _enter(self, machine: Object) -> Object:
+        status = machine_status.draft(machine)
+        machine_status.enter(status, phases.DELETING)
+        return self._shop.writer.status(machine, status)
+
+    # -- pods ------------------------------------------------------------------------------------------------------
+
+    def _drain(self, machine: Object) -> drain.Outcome | None:
+        """An attempt to drain its node; None if a hook forbids."""
+        recorder = self._shop.recorder
+        if objects.EXCLUDE_DRAIN in objects.notes(machine) or not objects.node_name(machine):
+            recorder.event(machine, "Normal", "DrainSkipped", "Node drain skipped")
+            return drain.Outcome(True, "Node drain skipped")
+        if objects.hooks(machine, "preDrain"):
+            recorder.event(machine, "Normal", "DrainBlocked", "Drain blocked by pre-drain hook")
+            return None
+        self._shop.check()
+        recorder.event(machine, "Normal", "DrainProceeds", "Node drain proceeds")
+        outcome = self._drainer.attempt(machine)
+        if outcome.drained:
+            recorder.event(machine, "Normal", "DrainSucceeded", "Node drain succeeded")
+        else:
+            recorder.event(machine, "Normal", "DrainRequeued", f"Node drain requeued: {outcome.message}")
+        return outcome
+
+    def _note(self, machine: Object, outcome: drain.Outcome) -> Object:
+        now, status = self._shop.clock.wall(), machine_status.draft(machine)
+        if outcome.drained:
+            machine_status.set_condition(status, now, conditions.DRAINED, "True", message=outcome.message)
+        else:
+            machine_status.set_condition(
+                status, now, conditions.DRAINED, "False", conditions.DRAIN_ERROR, outcome.message, "Warning"
+            )
+        return self._shop.writer.status(machine, status)
+
+    # -- instance --------------------------------------------------------------------------------------------------
+
+    def _remove_instance(self, machine: Object) -> float | None:
+        """Take the next step of its removal; says when to look again, or None if there surely is no instance."""
+        shop = self._shop
+        wanted = shop.wanted(machine)
+        shop.check()
+        try:
+            shop.actuator.delete(wanted)
+        except errors.NotFound:
+            return self._doubt(machine)
+        except errors.Terminal as refused:
+            # A spec that never made sense: no instance can have been made of it, if the platform says so too.
+            if phases.is_provisioned(machine) or shop.actuator.exists(wanted) is not None:
+                self._not_removed(machine, refused)
+            return self._doubt(machine)
+        except errors.PlatformFailure as failure:
+            self._not_removed(machine, failure)
+        self._operation(machine, PROCESSING, "the instance is being removed")
+        shop.recorder.event(machine, "Normal", DELETE, f"Deleting the instance of {objects.name(machine)}")
+        return GOING
+
+    def _doubt(self, machine: Object) -> float | None:
+        """Whether an instance may yet show: one that was made a moment ago, or asked for by somebody who then died."""
+        begun = machine_status.unseen_since(machine)
+        if begun is None:
+            return None
+        rest = self._shop.settle - (self._shop.clock.wall() - begun).total_seconds()
+        return min(rest, GOING) if rest > 0 else None
+
+    def _not_removed(self, machine: Object, failure: errors.PlatformFailure) -> None:
+        self._shop.failed(machine, DELETE, failure)
+        # While an instance may yet show, the last operation says since when, and nothing else may take its place.
+        if self._doubt(machine) is None:
+            self._operation(machine, FAILED, failure.told())
+        raise failure
+
+    def _operation(self, machine: Object, state: str, description: str) -> None:
+        now, status = self._shop.clock.wall(), machine_status.draft(machine)
+        machine_status.operation(status, now, DELETE, state, description)
+        self._shop.writer.status(machine, status)
+
+    # -- node ------------------------------------------------------------------------------------------------------
+
+    def _remove_node(self, machine: Object) -> None:
+        name = objects.node_name(machine)
+        if not name:
+            return
+        try:
+            node = self._shop.client.get(kinds.NODE, name)
+            if self._is_its(machine, node):
+                self._shop.client.delete(kinds.NODE, name, uid=objects.uid(node))
+        except (api_errors.NotFound, api_errors.Conflict):
+            # Gone, or another one has its name by now, which is not ours to remove.
+            return
+
+    def _is_its(self, machine: Object, node: Object) -> bool:
+        """A node of that name may be another machine's by now."""
+        marked = objects.notes(node).get(objects.MACHINE_ANNOTATION) or ""
+        if marked:
+            return marked == objects.key(machine)
+        return objects.node_uid(machine) in ("", objects.uid(node))
