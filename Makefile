@@ -12,7 +12,7 @@ demo: ## a whole cluster in the lab, before your eyes; what it makes is in ./dem
 
 test: ## unit, platform and crash tests
 	@tools/setup test
-	@$(BIN)/python -m pytest -n auto --dist worksteal
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not long"
 
 check: ## formatting, lint, types, layers
 	@tools/setup run
@@ -21,6 +21,7 @@ check: ## formatting, lint, types, layers
 conformance: ## what we generate, judged by the real programs that will read it
 	@tools/setup conformance
 	@$(BIN)/python -m pytest tests/conformance
+	@$(BIN)/python -m pytest -n 2 -m long tests/lab tests/machines
 	@$(BIN)/python -m pytest -n 2 tests/kube tests/machines --kube=real
 	@$(BIN)/python -m pytest -n 2 tests/kube tests/machines --kube=lab
 

@@ -10,6 +10,8 @@ import ssl
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import pytest
+
 from moorage.assets import ignition, objects
 from moorage.installer import produce
 from moorage.lab import client
@@ -17,7 +19,7 @@ from moorage.network import settings, stack
 from tests.lab import administrator, rack
 
 # Slower than it could be: where the machine is busy, bootkube must not run out of the cloud's time.
-SPEED = 100.0
+SPEED = 60.0
 API, HTTPS = 6443, 443
 MASTERS = ("master-0", "master-1", "master-2")
 WORKERS = ("worker-0", "worker-1")
@@ -94,6 +96,7 @@ def holder(scene: rack.Rack, names: Iterable[str], router: str) -> str:
     return masters(scene, among, router)[0]
 
 
+@pytest.mark.long
 def test_a_cluster_comes_up_on_its_own_network_services(
     ready_dir: Path, make: Callable[..., produce.Produced], tmp_path: Path
 ) -> None:

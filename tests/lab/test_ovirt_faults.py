@@ -218,6 +218,7 @@ def test_machines_without_an_agent_are_made_and_have_no_address(opened: Open) ->
     assert told == dict.fromkeys(site.machines(), ())
 
 
+@pytest.mark.long
 def test_a_cluster_whose_virtual_addresses_are_told_first_comes_up_while_the_engine_restarts(
     tmp_path: Path, keyring: keys.Keyring
 ) -> None:

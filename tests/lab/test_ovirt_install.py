@@ -16,7 +16,7 @@ from moorage.cli import demo_requests
 from moorage.lab import client
 from tests.lab import ovirt_calls, ovirt_scene, ovirt_site, rack
 
-SPEED = 90.0
+SPEED = 60.0
 STAGES = ["assets", "preflight", "infrastructure", "bootstrap", "bootstrap-removal", "install"]
 #: Calls that a cluster costs, and each machine on top: twice what its steps are, for the looks in between.
 CREATE_CALLS, CALLS_PER_MACHINE = 85, 16
@@ -142,6 +142,7 @@ def well_spent(calls: list[ovirt_calls.Call], machines: dict[str, str], most: in
     assert {name: count for name, count in ovirt_calls.per_machine(calls, machines).items() if count > each} == {}
 
 
+@pytest.mark.long
 def test_three_masters_share_two_hosts_and_come_from_a_template_that_stays(lab: client.Lab, tmp_path: Path) -> None:
     lab.control("POST", "/lab/reset")
     lab.control("POST", "/lab/ovirt/foreign", {"infra_id": ovirt_site.GOLDEN})

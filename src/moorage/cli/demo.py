@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from moorage.lab import client
 
 FOLDER = "moorage-demo"
-SPEED = 100.0
+SPEED = 60.0
 NAME, DOMAIN = "harbour", "example.com"
 MASTERS, WORKERS = 3, 2
 _MARK = ".moorage-demo"
