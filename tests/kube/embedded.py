@@ -20,12 +20,13 @@ START = 30.0
 class Embedded:
     """A Kube and its server; ``started`` is set when it serves, ``failure`` is why it does not."""
 
-    def __init__(self, host: str, authority: pki.Authority) -> None:
+    def __init__(self, host: str, authority: pki.Authority, clock: clocks.Clock) -> None:
         self.port = 0
         self.started = threading.Event()
         self.failure: BaseException | None = None
         self._host = host
         self._authority = authority
+        self._clock = clock
         self._kube: kubes.Kube | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -60,7 +61,7 @@ class Embedded:
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         pair = self._authority.pair
-        self._kube = kube = kubes.Kube(clocks.Clock(), service_network="10.0.0.0/24", root_ca=pair.certificate)
+        self._kube = kube = kubes.Kube(self._clock, service_network="10.0.0.0/24", root_ca=pair.certificate)
         signer = asyncio.create_task(certificates.Signer(kube.api, pair.certificate, pair.key).run())
         async with servers.Server(kube.api, self._access(), [self._certificate()], self._host, 0) as server:
             await kube.start_controllers()
@@ -85,11 +86,11 @@ class Embedded:
 
 
 @contextlib.contextmanager
-def running(work: Path) -> Iterator[cluster.Cluster]:
+def running(work: Path, clock: clocks.Clock | None = None) -> Iterator[cluster.Cluster]:
     """The cluster, until the end of the block."""
     host = real.address()
     authority = pki.Authority()
-    embedded = Embedded(host, authority)
+    embedded = Embedded(host, authority, clock or clocks.Clock())
     thread = threading.Thread(target=embedded.run, name="lab kube", daemon=True)
     thread.start()
     try:

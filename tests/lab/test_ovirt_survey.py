@@ -6,7 +6,7 @@ import fcntl
 import os
 import pty
 import re
-import select
+import selectors
 import signal
 import stat
 import struct
@@ -103,7 +103,10 @@ class Terminal:
 
     def _read(self, patience: float) -> bool:
         """Take in some of the output; False at its end, or when patience is."""
-        ready, _, _ = select.select([self._ours], [], [], max(patience, 0.0))
+        # Not select(): whoever runs many tests in one process has descriptors beyond what that can name.
+        with selectors.DefaultSelector() as watched:
+            watched.register(self._ours, selectors.EVENT_READ)
+            ready = watched.select(max(patience, 0.0))
         if not ready:
             return False
         try:

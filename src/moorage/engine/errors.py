@@ -58,6 +58,13 @@ class Terminal(PlatformFailure):
     """It will never work as asked: a refused value, an exhausted quota, a resource in an error state."""
 
 
+class Exhausted(Terminal):
+    """There is not enough of something: hosts, space. An install ends with it; a controller waits for more."""
+
+    #: Seconds until it is worth a call to ask again.
+    retry_after: float = 60.0
+
+
 class NotFound(PlatformFailure):
     """What was asked for does not exist (or not yet, or no longer)."""
 

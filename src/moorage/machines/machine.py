@@ -196,6 +196,9 @@ class Machines:
             instance = self._shop.actuator.update(wanted)
         except errors.NotFound as gone:
             return self._missing(machine, gone.words)
+        except errors.Exhausted as full:
+            # Not the machine's fault: it goes on when somebody makes room.
+            return self._not_updated(machine, full)
         except errors.Terminal as never:
             self._shop.failed(machine, CREATE, never)
             return self._give_up(machine, objects.Failure(objects.INVALID, never.told()))
@@ -222,6 +225,8 @@ class Machines:
         except errors.Ambiguous as lost:
             shop.failed(machine, CREATE, lost)
             return controller.Result(UNANSWERED)
+        except errors.Exhausted as full:
+            return self._not_created(machine, full)
         except errors.Terminal as never:
             shop.failed(machine, CREATE, never)
             return self._give_up(machine, objects.Failure(objects.INVALID, never.told()))

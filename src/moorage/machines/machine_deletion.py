@@ -134,9 +134,8 @@ class Deletion:
     # -- node ------------------------------------------------------------------------------------------------------
 
     def _remove_node(self, machine: Object) -> None:
-        name = objects.node_name(machine)
-        if not name:
-            return
+        # One that has come and was not linked yet bears the machine's name: nobody else would ever remove it.
+        name = objects.node_name(machine) or objects.name(machine)
         try:
             node = self._shop.client.get(kinds.NODE, name)
             if self._is_its(machine, node):
@@ -150,4 +149,6 @@ class Deletion:
         marked = objects.notes(node).get(objects.MACHINE_ANNOTATION) or ""
         if marked:
             return marked == objects.key(machine)
+        if objects.provider_id(node) not in ("", objects.provider_id(machine)):
+            return False
         return objects.node_uid(machine) in ("", objects.uid(node))

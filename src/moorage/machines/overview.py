@@ -17,6 +17,7 @@ Object = Mapping[str, Any]
 
 #: A machine that nobody has touched for so long is looked after by nobody.
 _UNTOUCHED = datetime.timedelta(minutes=1)
+_DELETE = "Delete"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,8 +131,8 @@ def _leaving(machine: Object) -> str:
         if found is not None and found.get("status") != "True":
             said = str(found.get("message") or found.get("reason") or "")
             return said or f"to be {kind.lower()}"
-    last = _last_words(machine)
-    return last or "its instance to be gone"
+    # What was said of it before, such as that it was to be completed, is of no interest any more.
+    return _last_words(machine, _DELETE) or "its instance to be gone"
 
 
 def _unwell(name: str, node: Object | None) -> str:
@@ -167,7 +168,9 @@ def _unfinished(machine: Object) -> str:
     return "its instance to be complete"
 
 
-def _last_words(machine: Object) -> str:
-    """What the controller noted about its last step, unless that is over."""
+def _last_words(machine: Object, verb: str = "") -> str:
+    """What the controller noted about its last step (if it was this one), unless that is over."""
     last = objects.status(machine).get("lastOperation") or {}
-    return "" if last.get("state") == "Successful" else str(last.get("description") or "")
+    if last.get("state") == "Successful" or verb not in ("", last.get("type")):
+        return ""
+    return str(last.get("description") or "")

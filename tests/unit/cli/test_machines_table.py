@@ -116,6 +116,24 @@ LINKED = {"nodeRef": {"name": NAME}}
             "its instance to be gone",
         ),
         (machine(phase="Running", deleted=True, **LINKED), [node()], "its instance to be gone"),
+        (
+            machine(
+                phase="Deleting",
+                deleted=True,
+                lastOperation={"type": "Update", "state": "Processing", "description": "to be switched on"},
+            ),
+            [],
+            "its instance to be gone",
+        ),
+        (
+            machine(
+                phase="Deleting",
+                deleted=True,
+                lastOperation={"type": "Delete", "state": "Failed", "description": "the engine is locked"},
+            ),
+            [],
+            "the engine is locked",
+        ),
     ],
 )
 def test_what_a_machine_waits_for(found: dict[str, Any], nodes: list[dict[str, Any]], why: str) -> None:

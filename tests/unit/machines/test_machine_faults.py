@@ -74,6 +74,25 @@ def test_an_instance_that_can_never_be_completed_fails(world: World) -> None:
     assert is_failed_for_good(world)
 
 
+@pytest.mark.parametrize(("verb", "turns_before"), [("create", 0), ("update", 1)])
+def test_a_machine_waits_for_room_and_says_so(world: World, verb: str, turns_before: int) -> None:
+    """A host in maintenance, a full storage: somebody sees to it, and need not see to each machine as well."""
+    world.yard.fail(verb, errors.Exhausted("start it: no host may run it", words="There is no host"))
+    world.put()
+    for _ in range(turns_before):
+        world.turn()
+
+    with pytest.raises(errors.Exhausted):
+        world.turn()
+
+    assert world.phase == "Provisioning"
+    assert world.status["lastOperation"]["state"] == "Failed"
+    assert world.status["lastOperation"]["description"] == "start it: no host may run it: There is no host"
+
+    world.run(lambda: world.phase == "Provisioned")
+    assert len(world.yard.instances) == 1
+
+
 def test_a_failed_machine_can_be_deleted(world: World) -> None:
     world.put()
     world.turn()

@@ -78,12 +78,12 @@ SPOKEN = [
     ("400 Bad Request", "[Cannot add Affinity Group. Affinity Group name already exists.]", errors.AlreadyExists),
     ("409 Conflict", "[The specified Tag name already exists.]", errors.AlreadyExists),
     ("409 Conflict", "[Cannot add VM. Template name x-rhcos already used.]", errors.AlreadyExists),
-    ("409 Conflict", "[Cannot add VM. Low disk space on Storage Domain data.]", errors.Terminal),
+    ("409 Conflict", "[Cannot add VM. Low disk space on Storage Domain data.]", errors.Exhausted),
     (
         "409 Conflict",
         "[Cannot run VM. There is no host that satisfies current scheduling constraints. See below for details:, The "
         "host a did not satisfy internal filter VmAffinityGroups because it matched negative affinity rules x.]",
-        errors.Terminal,
+        errors.Exhausted,
     ),
     ("409 Conflict", "[Cannot remove Template. Template is being used by the following VMs: a.]", errors.Conflict),
     ("409 Conflict", "[Cannot stop VM. VM is not running.]", errors.Conflict),

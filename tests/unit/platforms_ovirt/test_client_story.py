@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,21 @@ def test_a_session_that_ends_before_a_create_does_not_make_two(running: engine_w
         client.call("make tag abc", make_tag, safe=False)
 
     assert tags(running) == ["abc"]
+
+
+def test_a_thread_that_slept_through_two_sessions_goes_on(running: engine_world.Running) -> None:
+    with client_of(running) as client, futures.ThreadPoolExecutor(1) as other:
+
+        def look() -> None:
+            client.call("look", lambda api: api.get())
+
+        # Given a thread that knows the first session, and another that was given a second, both over
+        other.submit(look).result()
+        running.tell(running.engine.sessions.clear)
+        look()
+        running.tell(running.engine.sessions.clear)
+
+        other.submit(look).result()
 
 
 def test_an_engine_that_restarts_is_waited_for(running: engine_world.Running) -> None:

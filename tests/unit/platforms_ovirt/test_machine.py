@@ -89,6 +89,37 @@ def test_a_machine_becomes_a_complete_vm_that_runs(place: engine_place.Place) ->
     ]
 
 
+def test_the_second_machine_of_a_group_joins_it_without_a_look_at_all_members(place: engine_place.Place) -> None:
+    first, second = (place.machine(name, affinity_groups_names=[GROUP]) for name in ("master-0", "master-1"))
+    made = [place.actuator.create(first)]
+    place.until_ready(first)
+    before = len(place.traced)
+
+    made.append(place.actuator.create(second))
+    place.until_ready(second)
+
+    assert members(place) == [each.id for each in made]
+    assert not [call for call in place.calls(before) if call.startswith("GET") and "affinitygroups" in call]
+
+
+def test_a_group_that_was_made_anew_is_found_and_one_that_was_joined_before_is_no_obstacle(
+    place: engine_place.Place,
+) -> None:
+    first, second = (place.machine(name, affinity_groups_names=[GROUP]) for name in ("master-0", "master-1"))
+    place.actuator.create(first)
+    place.until_ready(first)
+    former = place.id("affinity_groups", GROUP)
+    place.running.tell(lambda: place.running.engine.inventory.remove("affinity_groups", former))
+    place.group()
+
+    # The tag is lost on the way, so that the machine comes again to a group that has it.
+    place.fault("fail", "POST", "/**/tags", status=503)
+    made = place.actuator.create(second)
+    place.until_ready(second)
+
+    assert members(place) == [made.id]
+
+
 def test_a_look_is_one_call_and_a_complete_vm_is_only_looked_at(place: engine_place.Place) -> None:
     wanted = place.machine()
     place.actuator.create(wanted)

@@ -13,7 +13,7 @@ _STEP = re.compile(
     \.(?P<field>(?:[^.\[\]\\]|\\.)+)                                   # .spec, .foo\.bar/baz
     | \[(?P<place>-?\d+)\]                                             # [0]
     | \[\*\]                                                           # [*]
-    | \[(?P<quote>['"])(?P<quoted>.*?)(?P=quote)\]                     # ['foo.bar']
+    | \[(?P<quote>['"])(?P<quoted>.*?)(?P=quote)\]                     # ['foo\.bar']
     | \[\?\(\s*@(?P<path>[^=!<>\s]+)\s*==\s*(?P<value>[^)]*?)\s*\)\]   # [?(@.type=="Ready")]
     """,
     re.VERBOSE,
@@ -55,7 +55,7 @@ def _step(found: re.Match[str]) -> _Step:
     if found["field"] is not None:
         return _Step(field=re.sub(r"\\(.)", r"\1", found["field"]))
     if found["quoted"] is not None:
-        return _Step(field=found["quoted"])
+        return _Step(field=re.sub(r"\\(.)", r"\1", found["quoted"]))
     if found["place"] is not None:
         return _Step(place=int(found["place"]))
     if found["path"] is not None:

@@ -114,13 +114,13 @@ class Controller:
         words = f"{type(failure).__name__}: {failure}"
         after = getattr(failure, "retry_after", None)
         pause = self.queue.add_rate_limited(key, at_least=after or 0.0)
+        if isinstance(failure, errors.Conflict):
+            # Somebody else was quicker; the next look sees what they did. It is no failure to be told of, nor its end.
+            _log.debug("%s: %s: %s", self.name, key, words)
+            return
         if self._told.get(key) == words:
             return
         self._told[key] = words
-        if isinstance(failure, errors.Conflict):
-            # Somebody else was quicker; the next look sees what they did.
-            _log.debug("%s: %s: %s", self.name, key, words)
-            return
         # A bug needs its trace; an error that was raised for people says all there is in its words.
         trace = None if isinstance(failure, top.MoorageError) else failure
         _log.warning("%s: %s: %s (again in %.3g s)", self.name, key, words, pause, exc_info=trace)

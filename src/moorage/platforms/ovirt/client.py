@@ -202,6 +202,8 @@ class Client:
             raise errors.Interrupted("the connection to the engine is closed already")
         existing: wire.Wire | None = getattr(self._local, "connection", None)
         if existing is not None:
+            # Of two tokens that have run out, the older would be exchanged for the other, and that would be the end.
+            existing.adopt(session.token)
             return existing
         socket_timeout = self._around.clock.socket_timeout
         made = wire.Wire(

@@ -111,8 +111,8 @@ def _refused_sign_in(what: str, words: str) -> errors.PlatformFailure:
 def _fault(status: int | None, what: str, words: str) -> errors.PlatformFailure:
     by_words: tuple[tuple[re.Pattern[str], Callable[[], errors.PlatformFailure]], ...] = (
         (_NAME_TAKEN, lambda: errors.AlreadyExists(f"{what}: the name is taken", words=words)),
-        (_NO_SPACE, lambda: errors.Terminal(f"{what}: the storage is full", words=words, remedy=_SPACE)),
-        (_NO_HOST, lambda: errors.Terminal(f"{what}: no host may run it", words=words, remedy=_HOSTS)),
+        (_NO_SPACE, lambda: errors.Exhausted(f"{what}: the storage is full", words=words, remedy=_SPACE)),
+        (_NO_HOST, lambda: errors.Exhausted(f"{what}: no host may run it", words=words, remedy=_HOSTS)),
         (_FORBIDDEN, lambda: errors.Unauthorized(f"the user may not {what}", words=words, remedy=_ROLE)),
         (
             _LOCKED,

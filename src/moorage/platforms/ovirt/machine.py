@@ -46,6 +46,8 @@ class Actuator:
         #: Ids of VMs that were seen by this process: their names may be taken, and lists may lag.
         self._ids: dict[str, str] = {}
         self._templates: dict[str, steps.Template] = {}
+        #: Ids of affinity groups, by their cluster and name.
+        self._group_ids: dict[tuple[str, str], str] = {}
         self._looking_up = threading.Lock()
 
     # -- the contract ------------------------------------------------------------------------------------------------
@@ -221,8 +223,26 @@ class Actuator:
             self._client.call(f"put VM {vm.name} into its network", put, safe=False)
 
     def _groups(self, vm: Any, spec: steps.Spec) -> None:
-        if not spec.groups:
-            return
+        if spec.groups and not self._joined(vm, spec):
+            self._look_and_join(vm, spec)
+
+    def _joined(self, vm: Any, spec: steps.Spec) -> bool:
+        """Join groups that are known from other machines; False if they must be looked at.
+
+        A look tells all members of a group, of which there may be hundreds: too much to ask for every one of them.
+        """
+        known = {name: self._group_ids.get((spec.cluster_id, name), "") for name in spec.groups}
+        if not all(known.values()):
+            return False
+        try:
+            for name, group_id in known.items():
+                self._join(vm, spec.cluster_id, group_id, name)
+        except (errors.Terminal, errors.Conflict, errors.AlreadyExists, errors.NotFound):
+            # It is a member already, or the group is another one by now.
+            return False
+        return True
+
+    def _look_and_join(self, vm: Any, spec: steps.Spec) -> None:
         found = self._client.call(
             f"look at the affinity groups of VM {vm.name}",
             lambda api: (
@@ -237,6 +257,7 @@ class Actuator:
                     f"there is no affinity group {name} for VM {vm.name}",
                     remedy="make the group, or correct affinityGroupsNames",
                 )
+            self._group_ids[spec.cluster_id, name] = str(group.id)
             if vm.id not in {member.id for member in group.vms or []}:
                 self._join(vm, spec.cluster_id, str(group.id), name)
 

@@ -172,6 +172,11 @@ class Wire(ovirtsdk4.Connection):  # type: ignore[misc]
             _check_whole(response.code, response.body)
         return response
 
+    def adopt(self, token: str | None) -> None:
+        """Use the session's latest token from now on; between calls, by the thread that makes them."""
+        if token is not None:
+            self._sso_token = token
+
     def _get_access_token(self) -> str:
         return self._tokens.fresh(self._sso_token, self._sign_in)
 

@@ -68,6 +68,7 @@ CONTENT = {
         (".status.conditions[?(@.type=='Gone')].status", None),
         (r".metadata.annotations.example\.com/a\.b", "dotted"),
         (".metadata.annotations['example.com/a.b']", "dotted"),
+        (r".metadata.annotations['example\.com/a\.b']", "dotted"),
         (".spec.none.deeper", None),
         ("nonsense[", None),
     ],

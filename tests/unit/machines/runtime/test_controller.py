@@ -87,6 +87,9 @@ def test_a_failure_is_told_once_until_its_words_change(queue: queues.Queue, capl
         errors.Unavailable("away"),
         errors.Unavailable("away"),
         errors.Unavailable("still away"),
+        errors.Conflict("somebody was quicker"),
+        None,
+        errors.Conflict("somebody was quicker"),
         None,
         errors.Unavailable("away"),
     ]
@@ -98,7 +101,7 @@ def test_a_failure_is_told_once_until_its_words_change(queue: queues.Queue, capl
         return controllers.DONE
 
     controller = controllers.Controller("words", reconcile, queue)
-    for _ in range(5):
+    for _ in range(len(outcomes)):
         controller.step("a")
 
     told = [record.message.partition(" (again")[0] for record in caplog.records]
