@@ -20,6 +20,8 @@ from moorage.lab import client
 from moorage.platforms.ovirt import client as clients
 from tests.lab import ovirt_site, rack
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[client.Lab]:

@@ -78,6 +78,7 @@ def test_the_search_for_a_password_finds_it(found: bytes) -> None:
     assert any(each in found for each in spellings("pa55word-of-the-engine"))
 
 
+@pytest.mark.long
 def test_a_cluster_comes_up_and_goes(lab: client.Lab, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     scene = ovirt_scene.Scene(lab, tmp_path)
 

@@ -106,6 +106,7 @@ def test_speeds_that_are_none() -> None:
         parsed("--speed", "0")
 
 
+@pytest.mark.long
 def test_a_cluster_comes_up_before_your_eyes(root: Path, tmp_path: Path) -> None:
     # Given a machine without kubectl
     bare = tmp_path / "bin"
