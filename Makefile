@@ -12,7 +12,7 @@ demo: ## a whole cluster in the lab, before your eyes; what it makes is in ./dem
 
 test: ## unit, platform and crash tests
 	@tools/setup test
-	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not long"
+	@$(BIN)/python -m pytest -n $$(( $$(nproc) + 1 )) --dist worksteal -m "not long"
 
 check: ## formatting, lint, types, layers
 	@tools/setup run

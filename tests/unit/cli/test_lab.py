@@ -324,7 +324,9 @@ def test_who_may_not_have_low_ports_is_told_where_services_are(alone: Shell) -> 
     assert "services of a port n below 1024 are at n + 10000\n" in alone.said("status")
     assert alone.told("status")["privileged"] is False
     front = alone.plain().balancer("front", [{"port": 443, "members": []}])
-    socket.create_connection((front, 10443), timeout=5).close()
+    # With nobody behind it the balancer hangs up, maybe before we are through; what matters is that it listens there.
+    with contextlib.suppress(ConnectionResetError):
+        socket.create_connection((front, 10443), timeout=5).close()
 
 
 def test_an_image_to_boot_from_is_written_once(shell: Shell, tmp_path: Path) -> None:
