@@ -55,8 +55,11 @@ def bootstrapper(
 
 
 def deliver(directory: Path, namespace: str, password: str) -> str:
-    wanted = contract.ClusterSecret(namespace, "ovirt-credentials", {"ovirt_password": secret.Secret(password)})
-    return delivery.deliver(wanted, directory, clocks.Clock(), {}, lambda *_: None)
+    """What was done for it."""
+    wanted = contract.ClusterSecret((namespace,), "ovirt-credentials", {"ovirt_password": secret.Secret(password)})
+    told: list[str] = []
+    delivery.deliver(wanted, directory, clocks.Clock(), {}, lambda *_: None, told.append)
+    return told[-1].rpartition(" ")[2] if told else ""
 
 
 def test_credentials_are_created_left_alone_and_replaced(admin: calls.Caller, directory: Path, namespace: str) -> None:

@@ -1,8 +1,9 @@
 """The lab as a process of its own: it outlives whoever started it, and leaves nothing behind when it stops.
 
 Its folder (0700) holds ``lab.json`` (0600: where it listens, its key), written when all is ready and removed at the
-end, the configuration with which clients find its oVirt engine, ``lab.log``, and a lock that tells whether a lab lives
-here, whatever became of it. A lab whose folder was removed stops: nobody could find it any more.
+end, the configuration with which clients find its oVirt engine, ``lab.log``, the logs of pods that really ran, and a
+lock that tells whether a lab lives here, whatever became of it. A lab whose folder was removed stops: nobody could find
+it any more.
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ from moorage import __version__
 from moorage.engine import clock as clocks
 from moorage.lab import client, control, lock, plain, sessions
 from moorage.lab import site as sites
+from moorage.lab.nodes import programs
 from moorage.lab.ovirt import serving
 
 HERE = "127.0.0.1"
+#: Where in the lab's folder the programs of pods have theirs.
+PODS = "pods"
 # How often the lab looks whether its folder is still there, in real seconds: files know no other.
 _LOOK_SECONDS = 1.0
 _MOST_FILES = 65_536
@@ -71,9 +75,11 @@ async def _serve(folder: Path, speed: float) -> None:
     environment = {clocks.SPEED: f"{speed:g}", clocks.EPOCH: f"{epoch:.3f}"}
     site = sites.Site(clocks.from_environment(environment))
     await site.start()
+    resolver = f"{site.nameserver.host}:{site.nameserver.port}"
+    told = {"MOORAGE_RESOLVER": resolver, **environment}
+    programs.allow(site, folder / PODS, told)
     key = secrets.token_urlsafe(32)
     tokens = sessions.Sessions(site.clock, key)
-    resolver = f"{site.nameserver.host}:{site.nameserver.port}"
     about: dict[str, Any] = {
         "version": __version__,
         "pid": os.getpid(),
@@ -82,7 +88,7 @@ async def _serve(folder: Path, speed: float) -> None:
         "network": str(site.network),
         "resolver": resolver,
         "privileged": site.privileged,
-        "environment": {"MOORAGE_RESOLVER": resolver, **environment},
+        "environment": told,
     }
     ovirt = serving.Served(site)
     await ovirt.start()

@@ -8,7 +8,7 @@ as a `problem.Problem`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from moorage.engine import clock as clocks
 from moorage.lab.kube import kinds as kinds_
@@ -24,6 +24,16 @@ def _fine() -> str:
     return ""
 
 
+def _silent(_namespace: str, _pod: str, _container: str, *, previous: bool) -> str:
+    return ""
+
+
+class PodLog(Protocol):
+    """What a container of a pod has said; without its name, the first that says anything."""
+
+    def __call__(self, namespace: str, pod: str, container: str, /, *, previous: bool) -> str: ...
+
+
 class Api:
     """The API over a store. ``on_written`` is told of every write, in the midst of it."""
 
@@ -35,6 +45,8 @@ class Api:
         self.available: Callable[[], str] = _fine
         # Domains of reserved labels that kubelets may set on their own Nodes here, beyond what Kubernetes lets them.
         self.kubelet_label_domains: tuple[str, ...] = ()
+        # What whoever runs the pods has heard from them.
+        self.pod_log: PodLog = _silent
         self.on_written = store.on_write
 
     def kind(self, group: str, name: str) -> kinds_.Kind:

@@ -172,10 +172,18 @@ class _Call:
         if wanted > self.api.store.revision:
             raise problem.not_yet(wanted, self.api.store.revision)
         if asked.subresource == "log":
-            return web.Response(text="", content_type="text/plain")
+            return web.Response(text=self._log(), content_type="text/plain")
         if asked.subresource in subresources.ACTIONS:
             raise problem.method_not_allowed()
         return await self._show(entry)
+
+    def _log(self) -> str:
+        query = self.request.query
+        text = self.api.pod_log(
+            self.asked.namespace, self.asked.name, query.get("container", ""), previous=http.flag(query, "previous")
+        )
+        lines, tail = text.splitlines(keepends=True), query.get("tailLines", "")
+        return "".join(lines[max(0, len(lines) - int(tail)) :]) if tail.isdecimal() else text
 
     def _stale(self) -> store.Entry:
         """The object as a server sees it that has missed the last write of its kind."""

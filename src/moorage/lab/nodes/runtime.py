@@ -1,7 +1,8 @@
 """What runs the pods of a cluster's nodes: a pod bound to a node that is up becomes Running, a deleted one ends.
 
 All nodes of a cluster share this one loop; a thousand kubelets that each watched their own pods would only be slower. A
-node that is off or cut off does nothing: its pods stay as they were last seen, as in life.
+node that is off or cut off does nothing: its pods stay as they were last seen, as in life. Nothing is executed but the
+few programs that `programs` really runs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from moorage.lab.kube import api as apis
 from moorage.lab.kube import kinds, loop, store
 from moorage.lab.nodes import cluster as clusters
-from moorage.lab.nodes import conditions, instance
+from moorage.lab.nodes import conditions, container_status, instance, programs
 
 Object = dict[str, Any]
 
@@ -36,6 +37,7 @@ async def run(cluster: clusters.Cluster) -> None:
         await asyncio.get_running_loop().create_future()
     finally:
         await runtime.loop.stop()
+        await runtime.programs.stop()
 
 
 class Runtime:
@@ -50,6 +52,8 @@ class Runtime:
         self._begun: dict[store.Name, tuple[str, float]] = {}
         self.loop: loop.Loop[store.Name] = loop.Loop(self._api, "kubelets", self._reconcile, self._everything)
         self.loop.follow(_PODS, _touched)
+        self.programs = programs.Programs(cluster, self._machine, lambda name: self.loop.offer(name))
+        self._api.pod_log = self.programs.log
 
     def _everything(self) -> Iterable[store.Name]:
         return self._api.store.names(_PODS)
@@ -59,6 +63,7 @@ class Runtime:
         node = entry.object["spec"].get("nodeName") if entry is not None else None
         if entry is None or not node:
             self._begun.pop(name, None)
+            self.programs.abandon(name)
             return None
         machine = self._machine(node)
         if machine is None or not machine.reachable or not self._cluster.alive:
@@ -67,9 +72,15 @@ class Runtime:
             return self._ended(name, entry.object)
         if (entry.object.get("status") or {}).get("phase", "Pending") == "Pending":
             return self._started(name, entry.object, machine)
-        if _MIRROR not in (entry.object["metadata"].get("annotations") or {}):
+        if self._real(entry.object):
+            self.programs.keep(name, entry.object)
+        elif not _mirrors(entry.object):
             self._restored(name, entry.object)
         return None
+
+    def _real(self, pod: Object) -> frozenset[str]:
+        """The containers of a pod that really run; what static pods say is done by whoever plays their programs."""
+        return frozenset() if _mirrors(pod) else frozenset(each["name"] for each in self.programs.containers(pod))
 
     def _restored(self, name: store.Name, pod: Object) -> None:
         """A pod that ran on while its node could not be heard is ready again; a mirror is others' affair."""
@@ -78,6 +89,9 @@ class Runtime:
 
     def _ended(self, name: store.Name, pod: Object) -> float | None:
         grace = int(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+        if not self.programs.ended(name, pod["metadata"]["uid"], float(grace)):
+            # It is looked at again when they have.
+            return None
         left = self._left(name, f"stop {pod['metadata']['uid']}", min(float(grace), STOP_SECONDS))
         if left > 0:
             return left
@@ -91,7 +105,8 @@ class Runtime:
         if left > 0:
             return left
         self._begun.pop(name, None)
-        self._api.apply_status(self._kind, *name, lambda content: _run(content, machine.address, self._api.time()))
+        real, now = self._real(pod), self._api.time()
+        self._api.apply_status(self._kind, *name, lambda content: _run(content, machine.address, now, real))
         return None
 
     def _left(self, name: store.Name, what: str, seconds: float) -> float:
@@ -113,12 +128,18 @@ def _ready(pod: Object, now: str) -> None:
     conditions.put(pod, now, "Ready", "True", "", "")
 
 
-def _run(pod: Object, address: str, now: str) -> None:
+def _mirrors(pod: Object) -> bool:
+    return _MIRROR in (pod["metadata"].get("annotations") or {})
+
+
+def _run(pod: Object, address: str, now: str, real: frozenset[str]) -> None:
+    """Write that it runs; of the containers in ``real`` nobody knows that yet."""
     host = bool(pod["spec"].get("hostNetwork"))
     # An address of the pod network: never used, but every program expects a pod to have one of its own.
     digits = int(pod["metadata"]["uid"].replace("-", "")[:6], 16)
     own = address if host else f"10.128.{digits >> 8 & 255}.{digits & 255 or 1}"
-    conditions = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+    kinds_ = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+    untrue = ("Ready", "ContainersReady") if real else ()
     pod["status"] = {
         **(pod.get("status") or {}),
         "phase": "Running",
@@ -126,8 +147,14 @@ def _run(pod: Object, address: str, now: str) -> None:
         "podIP": own,
         "podIPs": [{"ip": own}],
         "startTime": now,
-        "conditions": [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in conditions],
-        "containerStatuses": [_container(container, now) for container in pod["spec"]["containers"]],
+        "conditions": [
+            {"type": kind, "status": "False" if kind in untrue else "True", "lastTransitionTime": now}
+            for kind in kinds_
+        ],
+        "containerStatuses": [
+            container_status.fresh(each) if each["name"] in real else _container(each, now)
+            for each in pod["spec"]["containers"]
+        ],
     }
 
 
