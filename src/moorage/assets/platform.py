@@ -66,7 +66,7 @@ class Manifests(Protocol):
         """MachineSets of all compute pools."""
 
     def worker_machines(self, context: Context) -> Sequence[values.Manifest]:
-        """Machines of the workers that `create cluster` makes itself, as their MachineSets will adopt them."""
+        """Machines of the workers that `create cluster` makes itself; none where the cluster makes them of its sets."""
 
     def extra(self, context: Context) -> Mapping[str, values.Manifest]:
         """Further manifests by file name (without folder): drivers, controllers, VIP pods."""

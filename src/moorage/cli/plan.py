@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace, voice: talk.Voice) -> int:
     infrastructure = infra.declare(cluster, around)
     report, unknown = _inspected(cluster, around)
     finished = _finished(root, infrastructure.name)
-    made = plan.make(infrastructure, report, produced.config, finished=finished, unknown=unknown)
+    later = plan.later(cluster)
+    made = plan.make(infrastructure, report, produced.config, later=later, finished=finished, unknown=unknown)
     print(plan.render(made, arguments.output))
     return 0 if made.feasible else errors.INSTALL_CONFIG
 

@@ -1,9 +1,10 @@
-"""Letting in the workers that `create cluster` made: somebody must, until the cluster has machine controllers.
+"""Letting in the workers that `create cluster` made: somebody must, in a cluster that has no machine controllers.
 
-A thread stands at the door while the cluster is waited for. It looks at requests for certificates
-that name one of those workers, asks the platform for the worker's machine, and approves what `machines.approval` finds
-in order. It knows no other names, so it lets in nobody else. What goes wrong here is told, and tried again; the wait
-itself goes on regardless, and says in the end who is missing.
+Where the cluster makes its workers itself, its own approver lets them in and nobody stands here. Otherwise a thread
+stands at the door while the cluster is waited for. It looks at requests for certificates that name one of those
+workers, asks the platform for the worker's machine, and approves what `machines.approval` finds in order. It knows no
+other names, so it lets in nobody else. What goes wrong here is told, and tried again; the wait itself goes on
+regardless, and says in the end who is missing.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _CONDITION = {
 
 
 def workers(cluster: contract.Cluster) -> tuple[contract.Machine, ...]:
-    """The workers that `create cluster` makes itself; none where the user brings them."""
+    """The workers that `create cluster` makes itself; none where the cluster does, or the user brings them."""
     context = platforms.Context(cluster.config, cluster.cluster_id, cluster.release)
     found = registry.manifests(cluster.config.platform.name).worker_machines(context)
     return tuple(_wanted(manifest, cluster) for manifest in found)

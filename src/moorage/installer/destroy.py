@@ -23,6 +23,8 @@ from moorage.platforms import contract, registry
 
 #: Cloud seconds without anything going after which destroy gives up; a long-running removal counts as it ends.
 PATIENCE = 1800.0
+#: Cloud seconds after which it is over in any case: what grows again as fast as it is removed would never end.
+LONGEST = 6 * 3600.0
 #: Cloud seconds for the platform to accept a removal, and for the thing to be really gone then.
 ASKING, GOING = 300.0, 1200.0
 EVERY = 5.0
@@ -79,6 +81,7 @@ def destroy(
     """Remove what ``platform`` finds of the cluster until it finds nothing; `LeftBehind` if some of it stays."""
     removal = _Removal(f"destroy {scope}", around.clock, tell, workers)
     limit = around.clock.deadline(patience, f"the removal of {metadata.infra_id}")
+    end = around.clock.deadline(LONGEST, limit.what)
     empty = rounds = 0
     fewest: int | None = None
     while True:
@@ -94,7 +97,7 @@ def destroy(
         # A stale list may show for long what is gone: only what never went before, or a shorter list, is progress.
         if len(removal.gone) > before or (fewest is not None and len(found) < fewest):
             limit = around.clock.deadline(patience, limit.what)
-        elif limit.expired:
+        if limit.expired or end.expired:
             raise LeftBehind(metadata.infra_id, left or removal.lingering(found), removal.gone)
         fewest = len(found) if fewest is None else min(fewest, len(found))
         around.clock.sleep(EVERY)

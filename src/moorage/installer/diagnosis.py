@@ -1,8 +1,8 @@
 """What a cluster that is not ready lacks, in sentences, from what its API shows.
 
-`look` reads nodes, certificate requests, machines, the cluster version and the operators once; all else is pure. The
-aim is the sentence an experienced colleague would say after five minutes of looking around: not "timed out", but "2 of
-3 masters are Nodes, the other one has not asked for a certificate".
+`look` reads nodes, certificate requests, machines and who makes them, the cluster version and the operators once; all
+else is pure. The aim is the sentence an experienced colleague would say after five minutes of looking around: not
+"timed out", but "2 of 3 masters are Nodes, the other one has not asked for a certificate".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.x509 import oid
 
-from moorage.installer import kube
+from moorage.installer import awaited_workers, kube
 
 Object = Mapping[str, Any]
 
@@ -50,6 +50,7 @@ class Sight:
     nodes: Sequence[Object] = ()
     requests: Sequence[Object] = ()
     machines: Sequence[Object] = ()
+    makers: awaited_workers.Sight = dataclasses.field(default_factory=awaited_workers.Sight)
     version: Object = dataclasses.field(default_factory=dict)
     operators: Sequence[Object] = ()
 
@@ -76,9 +77,16 @@ def look(reader: kube.Reader) -> Sight:
         nodes=listed(reader, NODES),
         requests=listed(reader, REQUESTS),
         machines=listed(reader, MACHINES),
+        makers=_makers(reader),
         version=present(reader, VERSION),
         operators=listed(reader, OPERATORS),
     )
+
+
+def _makers(reader: kube.Reader) -> awaited_workers.Sight:
+    deployment = present(reader, awaited_workers.DEPLOYMENT)
+    pods = () if awaited_workers.is_at_work(deployment) else listed(reader, awaited_workers.PODS)
+    return awaited_workers.Sight(listed(reader, awaited_workers.SETS), deployment, pods)
 
 
 def listed(reader: kube.Reader, path: str) -> Sequence[Object]:
@@ -110,7 +118,7 @@ def machines_missing(sight: Sight, facts: Facts) -> str:
     workers = [node for node in sight.nodes if not is_master(node)]
     return joined(
         _arrival("master", len(masters), facts.masters, sight)
-        or _arrival("worker", len(workers), facts.workers, sight)
+        or joined(_arrival("worker", len(workers), facts.workers, sight), _unmade(len(workers), facts.workers, sight))
         or _joining([request for request in _newcomers(sight) if request.state != "approved"]),
         *(_not_ready(node) for node in [*masters, *workers]),
         _unapproved(sight),
@@ -185,7 +193,7 @@ def advice(sight: Sight) -> str:
     """What a person can do about it from here, if anything."""
     waiting = [request.name for request in _requests(sight) if request.state == "pending"]
     if not waiting:
-        return ""
+        return awaited_workers.advice(sight.makers)
     named = " ".join(waiting[:_MOST_LISTED])
     more = f" (and {len(waiting) - _MOST_LISTED} more)" if len(waiting) > _MOST_LISTED else ""
     return f"if these machines are yours, let them in: oc adm certificate approve {named}{more}"
@@ -225,6 +233,14 @@ def _arrival(role: str, have: int, want: int | None, sight: Sight) -> str:
         counted = f"{have} of {want} {role}s {'is a Node' if have == 1 else 'are Nodes'}"
     asked = _newcomers(sight)
     return ", ".join(filter(None, (counted, _joining(asked), _still_silent(have, want, asked))))
+
+
+def _unmade(have: int, want: int | None, sight: Sight) -> str:
+    """What those say that make the workers, if some are missing."""
+    if want is None or have >= want:
+        return ""
+    asking = {request.node: request.name for request in _newcomers(sight) if request.state == "pending"}
+    return joined(*_cut(list(map(_short, awaited_workers.sentences(sight.makers, sight.machines, asking))), "machines"))
 
 
 def _still_silent(have: int, want: int, asked: Sequence[Request]) -> str:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, cast
 
+from moorage.assets import platform as platforms
+from moorage.assets import values
 from moorage.config import findings, model
 from moorage.engine import critical, flow, graph
 from moorage.installer import durations
-from moorage.platforms import contract
+from moorage.machines import objects
+from moorage.platforms import contract, registry
 
 WORKERS: Final = 16
 FORMATS: Final = ("text", "json", "mermaid", "dot")
@@ -34,11 +37,19 @@ class Row:
 
 
 @dataclasses.dataclass(frozen=True)
+class Later:
+    """Machines that the cluster makes itself once its control plane is up; they count in the limits all the same."""
+
+    machine_set: str
+    count: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """A cluster to be, as far as the platform is concerned.
 
-    ``seconds`` is how long the infrastructure takes, ``path`` the chain of resources that decides it. ``unknown`` says
-    why limits and reuse are not known; they are empty then.
+    ``seconds`` is how long the infrastructure takes, ``path`` the chain of resources that decides it. ``later`` is what
+    the cluster adds by itself. ``unknown`` says why limits and reuse are not known; they are empty then.
     """
 
     cluster: str
@@ -47,6 +58,7 @@ class Plan:
     rows: tuple[Row, ...]
     path: tuple[str, ...]
     seconds: float
+    later: tuple[Later, ...] = ()
     reused: tuple[contract.Reused, ...] = ()
     limits: tuple[contract.Limit, ...] = ()
     findings: tuple[findings.Finding, ...] = ()
@@ -76,11 +88,33 @@ def objections(report: contract.Report) -> tuple[findings.Finding, ...]:
     return (*report.findings, *over)
 
 
+def later(cluster: contract.Cluster) -> tuple[Later, ...]:
+    """What is left for the cluster to make: its MachineSets, without those machines that day 1 makes."""
+    context = platforms.Context(cluster.config, cluster.cluster_id, cluster.release)
+    hook = registry.manifests(cluster.config.platform.name)
+    made = Counter(_labels(machine).get(objects.SET_LABEL) for machine in hook.worker_machines(context))
+    sets = ((_name(found), _replicas(found)) for found in hook.workers(context))
+    return tuple(Later(name, count - made[name]) for name, count in sets if count > made[name])
+
+
+def _name(manifest: values.Manifest) -> str:
+    return str(cast(Mapping[str, Any], manifest)["metadata"]["name"])
+
+
+def _labels(manifest: values.Manifest) -> Mapping[str, str]:
+    return cast(Mapping[str, Any], manifest)["metadata"].get("labels") or {}
+
+
+def _replicas(manifest: values.Manifest) -> int:
+    return int(cast(Mapping[str, Any], manifest)["spec"]["replicas"])
+
+
 def make(
     infrastructure: flow.Flow,
     report: contract.Report | None,
     config: model.InstallConfig,
     *,
+    later: Sequence[Later] = (),
     finished: Collection[str] = (),
     unknown: str = "",
 ) -> Plan:
@@ -111,6 +145,7 @@ def make(
         rows=rows,
         path=chain,
         seconds=critical.makespan(needs, expected, WORKERS),
+        later=tuple(later),
         reused=seen.reused,
         limits=seen.limits,
         findings=objections(seen),
@@ -148,6 +183,11 @@ def _text(plan: Plan) -> str:
         f"infrastructure takes about {durations.words(plan.seconds)}; "
         f"decided by (*): {' → '.join(plan.path) or 'nothing'}",
     ]
+    lines += [
+        f"made by the cluster itself, once its control plane is up: {_machines(each.count)} of MachineSet "
+        f"{each.machine_set}"
+        for each in plan.later
+    ]
     lines += [f"reused, and left alone by destroy: {item.kind} {item.name}" + _why(item.why) for item in plan.reused]
     if plan.unknown:
         lines.append(f"limits, clashes and reuse are unknown: {plan.unknown}")
@@ -169,6 +209,10 @@ def _table(rows: Sequence[Row]) -> list[str]:
         "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[5]]).rstrip()
         for line in cells
     ]
+
+
+def _machines(count: int) -> str:
+    return f"{count} machine{'s' if count > 1 else ''}"
 
 
 def _why(text: str) -> str:

@@ -221,7 +221,7 @@ class _Story:
         with approving.letting_in(self.cluster, self.root, self.around, self._made(), self._tell):
             if not self.told.done("bootstrap"):
                 with self._stage("bootstrap") as say:
-                    waiting.bootstrap_complete(self.root, self.around.clock, self.around.environ, say)
+                    self._bootstrap(say)
             self._remove_bootstrap()
             with self._stage("install") as say:
                 installed = self._install(say)
@@ -267,14 +267,20 @@ class _Story:
             known = metadata.read(self.root / metadata.FILE)
             destroy.destroy(known, "bootstrap", registry.destroy(platform), self.around, self.audience.events)
 
+    def _bootstrap(self, say: stages.Say) -> None:
+        """Wait for the control plane. Its controllers make the workers, so they get the credentials meanwhile."""
+        clock, environ = self.around.clock, self.around.environ
+        if self.credentials is None:
+            waiting.bootstrap_complete(self.root, clock, environ, say)
+            return
+        courier = delivery.Courier(self.credentials, self.root, clock, environ, self._tell)
+        waiting.bootstrap_complete(self.root, clock, environ, say, courier.call)
+
     def _install(self, say: stages.Say) -> waiting.Installed:
-        """Give the cluster what only the installer can, and wait until it is complete."""
+        """Give the cluster what only the installer can, if it has not got it yet, and wait until it is complete."""
         clock, environ = self.around.clock, self.around.environ
         if self.credentials is not None:
-            done = delivery.deliver(self.credentials, self.root, clock, environ, say)
-            named = f"{self.credentials.namespace}/{self.credentials.name}"
-            if done:
-                self._tell(f"the platform's credentials are in the cluster: Secret {named} was {done}")
+            delivery.deliver(self.credentials, self.root, clock, environ, say, self._tell)
         return waiting.install_complete(self.root, clock, environ, say)
 
     def _made(self) -> datetime.datetime:

@@ -94,14 +94,28 @@ class Installed:
     degraded: tuple[str, ...] = ()
 
 
-def bootstrap_complete(directory: Path, clock: clocks.Clock, environ: Mapping[str, str], say: Say) -> None:
-    """Return when the cluster stands on its own control plane and the bootstrap machine may go."""
+def bootstrap_complete(
+    directory: Path,
+    clock: clocks.Clock,
+    environ: Mapping[str, str],
+    say: Say,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> None:
+    """Return when the cluster stands on its own control plane and the bootstrap machine may go.
+
+    ``meanwhile`` is called at every look from when the API has answered once: for what need not wait until the end.
+    """
     facts = known(directory)
     with kube.Reader(kubeconfig.read(directory / kubeconfig.FILE), clock, environ) as reader:
         stages = _bootstrap_stages(reader.access.url, facts)
         until(stages[0], lambda: reader.get("/version"), clock, say)
         cause = _cause(probes.Prober(directory, clock, environ), clock)
-        until(stages[1], lambda: _bootstrapped(reader, facts, cause), clock, say)
+
+        def bootstrapped() -> None:
+            meanwhile()
+            _bootstrapped(reader, facts, cause)
+
+        until(stages[1], bootstrapped, clock, say)
         until(stages[2], lambda: _etcd_moved(reader, facts), clock, say)
 
 

@@ -131,9 +131,9 @@ class Infra(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ClusterSecret:
-    """A Secret of the cluster: where it goes, and the plain values of its keys."""
+    """A Secret of the cluster: the namespaces it goes into, all the same, and the plain values of its keys."""
 
-    namespace: str
+    namespaces: tuple[str, ...]
     name: str
     values: Mapping[str, secret.Secret] = dataclasses.field(repr=False)
 

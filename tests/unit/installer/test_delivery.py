@@ -18,7 +18,7 @@ NAMESPACE = "/api/v1/namespaces/kube-system"
 PLACE = f"{NAMESPACE}/secrets/ovirt-credentials"
 PASSWORD = "very-secret-indeed"
 WANTED = contract.ClusterSecret(
-    "kube-system",
+    ("kube-system",),
     "ovirt-credentials",
     {"ovirt_password": secret.Secret(PASSWORD), "ovirt_url": secret.Secret("https://engine.example.com/api")},
 )
@@ -32,11 +32,23 @@ class Delivery:
     def __init__(self) -> None:
         self.clock = clocks.ManualClock()
         self.said: list[str] = []
+        self.told: list[str] = []
 
-    def __call__(self) -> str:
-        return delivery.deliver(
-            WANTED, memory_api.DIRECTORY, self.clock, {}, lambda _stage, what, _seconds: self.said.append(what)
+    def __call__(self, wanted: contract.ClusterSecret = WANTED) -> str:
+        """What was done, in the last word of what was told."""
+        self.told.clear()
+        delivery.deliver(
+            wanted,
+            memory_api.DIRECTORY,
+            self.clock,
+            {},
+            lambda _stage, what, _seconds: self.said.append(what),
+            self.told.append,
         )
+        return self.told[-1].rpartition(" ")[2] if self.told else ""
+
+    def courier(self, wanted: contract.ClusterSecret) -> delivery.Courier:
+        return delivery.Courier(wanted, memory_api.DIRECTORY, self.clock, {}, self.told.append)
 
 
 @pytest.fixture
@@ -148,3 +160,67 @@ def test_a_wish_to_stop_ends_it(api: memory_api.MemoryApi, deliver: Delivery) ->
 
     with pytest.raises(errors.Interrupted):
         deliver()
+
+
+# -- in two places, and early ------------------------------------------------------------------------------------------
+
+MACHINES = "/api/v1/namespaces/openshift-machine-api"
+BOTH = contract.ClusterSecret(("kube-system", "openshift-machine-api"), WANTED.name, WANTED.values)
+
+
+def test_it_is_put_wherever_it_belongs(api: memory_api.MemoryApi, deliver: Delivery) -> None:
+    api.put(MACHINES, {})
+
+    deliver(BOTH)
+
+    assert plain(api.objects[PLACE]) == plain(api.objects[f"{MACHINES}/secrets/ovirt-credentials"])
+    assert api.objects[f"{MACHINES}/secrets/ovirt-credentials"]["metadata"]["namespace"] == "openshift-machine-api"
+    assert deliver.told == [
+        f"the platform's credentials are in the cluster: Secret {namespace}/ovirt-credentials was created"
+        for namespace in BOTH.namespaces
+    ]
+
+
+def test_the_courier_leaves_what_it_can_and_comes_again_for_the_rest(
+    api: memory_api.MemoryApi, deliver: Delivery
+) -> None:
+    # Given a cluster that is so young that it has only the first of the namespaces.
+    courier = deliver.courier(BOTH)
+    courier.call()
+    assert deliver.told[0].endswith("Secret kube-system/ovirt-credentials was created")
+
+    # When the other one has come
+    api.put(MACHINES, {})
+    courier.call()
+
+    # Then it is there too; and from then on nobody is asked anything
+    assert f"{MACHINES}/secrets/ovirt-credentials" in api.objects
+    assert len(deliver.told) == 2
+    api.calls.clear()
+    courier.call()
+    assert api.calls == []
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [kube.Unanswered("silence"), kube.Forbidden("not yet"), kube.Troubled(f"503: {PASSWORD}")],
+    ids=lambda trouble: type(trouble).__name__,
+)
+def test_a_courier_who_is_turned_away_says_nothing_and_comes_again(
+    api: memory_api.MemoryApi, deliver: Delivery, trouble: kube.ApiProblem
+) -> None:
+    api.troubles[f"POST {NAMESPACE}/secrets"] = [trouble]
+    courier = deliver.courier(WANTED)
+
+    courier.call()
+    assert (deliver.told, PLACE in api.objects) == ([], False)
+
+    courier.call()
+    assert plain(api.objects[PLACE])["ovirt_password"] == PASSWORD
+
+
+def test_a_wish_to_stop_reaches_whoever_waits_beside_the_courier(api: memory_api.MemoryApi, deliver: Delivery) -> None:
+    api.troubles[f"GET {NAMESPACE}"] = [errors.Interrupted()]
+
+    with pytest.raises(errors.Interrupted):
+        deliver.courier(WANTED).call()

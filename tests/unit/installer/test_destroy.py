@@ -100,6 +100,25 @@ def test_a_list_that_never_forgets_does_not_keep_us_for_ever() -> None:
         run(platform)
 
 
+def test_what_grows_again_as_fast_as_it_is_removed_does_not_keep_us_for_ever() -> None:
+    # Given somebody who puts a new thing in the place of each that goes.
+    platform = quay.Quay(worker=0)
+    remove, made = platform._remove, iter(range(1, 5000))
+
+    def regrown(name: str) -> None:
+        remove(name)
+        if number := next(made, None):
+            platform.things[f"worker-{number}"] = 0
+
+    platform._remove = regrown  # type: ignore[method-assign]
+    clock = clocks.ManualClock()
+
+    with pytest.raises(destroy.LeftBehind):
+        run(platform, clock)
+
+    assert destroy.LONGEST <= clock.now() < destroy.LONGEST + 2 * destroy.EVERY
+
+
 def test_refused_credentials_end_it_at_once() -> None:
     platform = quay.Quay(thing=0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from moorage.installer import plan
 from moorage.platforms import contract, registry
 from tests.conftest import INSTALL_CONFIG
 from tests.unit.installer import quay
+from tests.unit.platforms_ovirt import test_manifests
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +66,31 @@ def test_what_is_made_already_takes_no_time(config: model.InstallConfig) -> None
     assert made.seconds == 50
     assert made.path == ("crane", "late")
     assert "1 of them made already" in plan.render(made, "text")
+
+
+def test_what_the_cluster_makes_itself_is_told_and_is_no_resource(config: model.InstallConfig) -> None:
+    made = plan.make(FLOW, None, config, later=(plan.Later("harbour-worker-0", 2), plan.Later("harbour-worker-1", 1)))
+
+    assert made.counts == {"berth": 3, "crane": 1}
+    lines = plan.render(made, "text").splitlines()
+    told = "made by the cluster itself, once its control plane is up:"
+    assert f"{told} 2 machines of MachineSet harbour-worker-0" in lines
+    assert f"{told} 1 machine of MachineSet harbour-worker-1" in lines
+    assert json.loads(plan.render(made, "json"))["later"][0] == {"machine_set": "harbour-worker-0", "count": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "left"),
+    [
+        ({}, [plan.Later("harbour-x7k2p-worker-0", 2)]),
+        ({"workers": 0}, []),
+        # There the installer makes them all: nobody else does.
+        ({"platformType": "oVirt"}, []),
+    ],
+    ids=["External", "compact", "oVirt"],
+)
+def test_what_is_left_for_the_cluster_to_make(changes: dict[str, Any], left: list[plan.Later]) -> None:
+    assert list(plan.later(test_manifests.cluster(**changes))) == left
 
 
 def test_a_broken_limit_is_an_error_with_the_numbers(config: model.InstallConfig) -> None:

@@ -78,7 +78,17 @@ def harbour(ready_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Harbour:
     monkeypatch.setattr(registry, "destroy", lambda _name: made.quay)
 
     def waits(stage: str) -> Callable[..., waiting.Installed]:
-        return lambda _directory, clock, _environ, say: made.wait(stage, clock, say)
+        def wait(
+            _directory: Path,
+            clock: clocks.Clock,
+            _environ: Mapping[str, str],
+            say: stages.Say,
+            meanwhile: Callable[[], None] = lambda: None,
+        ) -> waiting.Installed:
+            meanwhile()
+            return made.wait(stage, clock, say)
+
+        return wait
 
     monkeypatch.setattr(waiting, "bootstrap_complete", waits("bootstrap"))
     monkeypatch.setattr(waiting, "install_complete", waits("install"))

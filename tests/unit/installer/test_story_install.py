@@ -19,7 +19,23 @@ from tests.unit.installer import test_story
 
 harbour = test_story.harbour
 
-CREDENTIALS = contract.ClusterSecret("kube-system", "creds", {"password": secret.Secret("open-sesame")})
+CREDENTIALS = contract.ClusterSecret(("kube-system",), "creds", {"password": secret.Secret("open-sesame")})
+
+
+@pytest.fixture(autouse=True)
+def courier(harbour: test_story.Harbour, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who goes to the cluster as soon as its API answers."""
+
+    class Courier:
+        def __init__(self, wanted: contract.ClusterSecret, directory: Path, *others: Any) -> None:
+            assert (wanted, directory) == (CREDENTIALS, harbour.directory)
+            self._tell = others[-1]
+
+        def call(self) -> None:
+            harbour.waited.append("courier")
+            self._tell("the courier was there")
+
+    monkeypatch.setattr(delivery, "Courier", Courier)
 
 
 def test_the_cluster_gets_the_credentials_before_it_is_waited_for(
@@ -28,29 +44,32 @@ def test_the_cluster_gets_the_credentials_before_it_is_waited_for(
     harbour.credentials = CREDENTIALS
     notes: list[str] = []
 
-    def deliver(wanted: contract.ClusterSecret, directory: Path, *_: object) -> str:
+    def deliver(wanted: contract.ClusterSecret, directory: Path, *others: Any) -> None:
         assert (wanted, directory) == (CREDENTIALS, harbour.directory)
         harbour.waited.append("delivery")
-        return "created"
+        others[-1]("it was replaced")
 
     monkeypatch.setattr(delivery, "deliver", deliver)
 
     harbour.create(to={"note": notes.append})
 
-    assert harbour.waited == ["bootstrap", "delivery", "install"]
-    assert "the platform's credentials are in the cluster: Secret kube-system/creds was created" in notes
+    assert harbour.waited == ["courier", "bootstrap", "delivery", "install"]
+    assert "it was replaced" in notes
 
 
-def test_credentials_that_are_there_already_are_not_worth_a_word(
+def test_the_controllers_get_the_credentials_while_the_bootstrap_is_waited_for(
     harbour: test_story.Harbour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Given a bootstrap that fails after the credentials were taken to the cluster.
     harbour.credentials = CREDENTIALS
+    harbour.waits["bootstrap"] = [waiting.BootstrapIncomplete("no water", stage="bootstrap", missing="water")]
     notes: list[str] = []
-    monkeypatch.setattr(delivery, "deliver", lambda *_: "")
 
-    harbour.create(to={"note": notes.append})
+    with pytest.raises(story.Stopped, match="no water"):
+        harbour.create(to={"note": notes.append})
 
-    assert not [note for note in notes if "credentials" in note]
+    assert harbour.waited == ["courier", "bootstrap"]
+    assert "the courier was there" in notes
 
 
 def test_a_delivery_that_fails_stops_the_installation_and_is_tried_again(
@@ -59,11 +78,10 @@ def test_a_delivery_that_fails_stops_the_installation_and_is_tried_again(
     harbour.credentials = CREDENTIALS
     ends: list[Exception] = [delivery.Undelivered("not taken", stage="credentials", missing="x", remedy="look there")]
 
-    def deliver(*_: object) -> str:
+    def deliver(*_: object) -> None:
         harbour.waited.append("delivery")
         if ends:
             raise ends.pop()
-        return "created"
 
     monkeypatch.setattr(delivery, "deliver", deliver)
 

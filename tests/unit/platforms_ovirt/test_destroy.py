@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,6 @@ from tests.unit.platforms_ovirt.engine_place import INFRA
 
 METADATA = contract.Metadata("ovirt", INFRA)
 KINDS = ("vms", "templates", "disks", "tags", "affinity_groups", "disk_attachments")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[engine_place.Place]:
-    with engine_place.started(tmp_path) as found:
-        yield found
 
 
 def everything(place: engine_place.Place) -> dict[str, list[str]]:
@@ -114,6 +107,43 @@ def test_only_the_bootstrap_and_its_tag_go_when_only_they_are_meant(place: engin
     assert set(done.removed) == {f"VM {INFRA}-bootstrap", f"tag {INFRA}-bootstrap"}
     assert place.doc("vms", f"{INFRA}-master-0") is not None
     assert place.doc("tags", INFRA) is not None
+
+
+def test_those_that_could_heal_go_before_what_they_would_heal(place: engine_place.Place) -> None:
+    # Given a cluster with a worker, whose controllers live on its masters.
+    a_cluster(place)
+    worker = place.machine("worker-0-abcde", "worker", template_name=names.template(INFRA))
+    place.actuator.create(worker)
+    place.until_ready(worker)
+
+    tear_down(place)
+
+    told = [(event.state, event.resource) for event in place.told if event.state in ("deleting", "reverted")]
+    assert told.index(("reverted", f"VM {INFRA}-master-0")) < told.index(("deleting", f"VM {INFRA}-worker-0-abcde"))
+
+
+def test_what_controllers_made_in_their_last_moments_goes_too(
+    place: engine_place.Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given controllers that make one more worker after destroy has looked, before their master is off.
+    before = everything(place)
+    a_cluster(place)
+    late = place.machine("worker-0-later", "worker", template_name=names.template(INFRA))
+    look, looks = destroy.discover, iter(range(1000))
+
+    def discover(*around: Any) -> Any:
+        found = look(*around)
+        if next(looks) == 0:
+            place.actuator.create(late)
+        return found
+
+    monkeypatch.setattr(destroy, "discover", discover)
+
+    done = tear_down(place)
+
+    assert everything(place) == before
+    assert f"VM {INFRA}-worker-0-later" in done.removed
+    assert done.rounds > 1
 
 
 @pytest.mark.usefixtures("impatient")

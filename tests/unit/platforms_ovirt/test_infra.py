@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,6 +37,13 @@ def test_machines_wait_for_what_they_are_made_of_and_not_for_each_other() -> Non
     assert set(needs["bootstrap"]) == {"tag", "tag-bootstrap", "template"}
     for number in range(3):
         assert set(needs[f"master-{number}"]) == {"tag", "template", "affinity-controlplane"}
+    assert not [name for name in needs if name.startswith("worker-")], "the cluster makes them itself"
+    assert needs["affinity-compute"] == (), "but not what they stand in"
+
+
+def test_a_cluster_without_controllers_gets_its_first_workers_with_the_rest() -> None:
+    needs = declared(platformType="oVirt").needs
+
     workers = [name for name in needs if name.startswith("worker-")]
     assert len(workers) == 2
     assert {frozenset(needs[name]) for name in workers} == {frozenset({"tag", "template", "affinity-compute"})}
@@ -79,7 +85,8 @@ def test_the_controllers_get_the_engines_credentials(tmp_path: Path) -> None:
     found = infra.cluster_secret(test_manifests.cluster(), around)
 
     assert found is not None
-    assert (found.namespace, found.name) == ("kube-system", "ovirt-credentials")
+    assert found.name == "ovirt-credentials"
+    assert found.namespaces == ("kube-system", "openshift-machine-api")
     assert {key: value.reveal() for key, value in found.values.items()} == {
         "ovirt_url": "https://engine.example.com/ovirt-engine/api",
         "ovirt_username": "admin@internal",
@@ -93,12 +100,6 @@ def test_the_controllers_get_the_engines_credentials(tmp_path: Path) -> None:
 
 
 # -- tags and groups ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[engine_place.Place]:
-    with engine_place.started(tmp_path) as found:
-        yield found
 
 
 def group(place: engine_place.Place, *, enforcing: bool = True) -> infra.AffinityGroup:

@@ -22,6 +22,7 @@ DOMAIN_ID = "0a1b2c3d-7777-4888-9999-aaaabbbbcccc"
 PROFILE_ID = "0a1b2c3d-dddd-4eee-8fff-000011112222"
 INSTANCE_TYPE = "0a1b2c3d-3333-4444-8555-666677778888"
 INFRA = "harbour-x7k2p"
+NATIVE = {"platformType": "oVirt"}
 IGNITION = {"bootstrap": b"{bootstrap}", "master": b"{master}", "worker": b"{worker}"}
 RELEASE = values.Release("4.20.1", "ocp", "quay.example.org/release@sha256:" + "0" * 64, "", "amd64", "stable-4.20")
 
@@ -70,6 +71,10 @@ def name_of(manifest: Mapping[str, Any]) -> str:
 def spec_of(machine: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = machine["spec"]["providerSpec"]["value"]
     return found
+
+
+def template_of(machine_set: Mapping[str, Any]) -> dict[str, Any]:
+    return spec_of(machine_set["spec"]["template"])
 
 
 # --- what it stands on -------------------------------------------------------------------------------------------
@@ -193,7 +198,7 @@ def test_the_pool_decides_what_its_machines_are_made_of() -> None:
         },
     )
 
-    spec = spec_of(manifests.MANIFESTS.worker_machines(chosen)[0])
+    spec = template_of(manifests.MANIFESTS.workers(chosen)[0])
 
     # Threads too: the provider's predecessor made every worker with one.
     assert spec["cpu"] == {"sockets": 3, "cores": 2, "threads": 2}
@@ -225,12 +230,22 @@ def test_without_groups_a_machine_is_in_none() -> None:
     assert "affinity_groups_names" not in spec_of(machine)
 
 
-def test_the_set_adopts_the_first_workers_instead_of_making_more() -> None:
+def test_workers_are_left_to_the_clusters_own_controllers() -> None:
     (machine_set,) = manifests.MANIFESTS.workers(context())
-    first = manifests.MANIFESTS.worker_machines(context())
 
-    wanted: Any = machine_set["spec"]
     assert (machine_set["kind"], name_of(machine_set)) == ("MachineSet", f"{INFRA}-worker-0")
+    assert machine_set["spec"]["replicas"] == 2  # type: ignore[index]
+    assert manifests.MANIFESTS.worker_machines(context()) == ()
+    assert "deployment" in " ".join(manifests.MANIFESTS.extra(context())), "somebody must make them"  # noqa: S610 - not Django's
+
+
+def test_without_controllers_the_set_would_adopt_the_first_workers_instead_of_making_more() -> None:
+    # Given a cluster that calls itself oVirt: nobody in the release makes its machines any more.
+    (machine_set,) = manifests.MANIFESTS.workers(context(**NATIVE))
+    first = manifests.MANIFESTS.worker_machines(context(**NATIVE))
+
+    assert manifests.MANIFESTS.extra(context(**NATIVE)) == {}  # noqa: S610 - not Django's
+    wanted: Any = machine_set["spec"]
     assert wanted["replicas"] == len(first) == 2
     for machine in first:
         labels: Any = machine["metadata"]["labels"]  # type: ignore[index]
@@ -248,8 +263,8 @@ def test_the_set_does_not_reach_for_masters() -> None:
 
 
 def test_workers_have_the_same_names_in_every_run_and_keep_them_when_their_pool_grows() -> None:
-    few = [name_of(machine) for machine in manifests.MANIFESTS.worker_machines(context(workers=2))]
-    many = [name_of(machine) for machine in manifests.MANIFESTS.worker_machines(context(workers=400))]
+    few = [name_of(machine) for machine in manifests.MANIFESTS.worker_machines(context(workers=2, **NATIVE))]
+    many = [name_of(machine) for machine in manifests.MANIFESTS.worker_machines(context(workers=400, **NATIVE))]
 
     assert many[:2] == few
     assert len(set(many)) == 400
@@ -284,19 +299,20 @@ def test_a_cluster_without_workers_has_an_empty_set() -> None:
 
     (machine_set,) = manifests.MANIFESTS.workers(compact)
     assert machine_set["spec"]["replicas"] == 0  # type: ignore[index]
-    assert manifests.MANIFESTS.worker_machines(compact) == ()
+    assert manifests.MANIFESTS.worker_machines(context(workers=0, **NATIVE)) == ()
 
 
 def test_there_is_no_set_of_masters() -> None:
     assert manifests.MANIFESTS.control_plane_machine_set(context()) is None
 
 
-def test_what_is_made_is_what_the_manifests_say() -> None:
-    chosen = context()
+@pytest.mark.parametrize(("changes", "workers"), [({}, 0), (NATIVE, 2)], ids=["External", "oVirt"])
+def test_what_is_made_is_what_the_manifests_say(changes: dict[str, str], workers: int) -> None:
+    chosen = context(**changes)
 
-    made = machines_manifests.machines(cluster())
+    made = machines_manifests.machines(cluster(**changes))
 
-    assert [machine.role for machine in made] == ["bootstrap", *["master"] * 3, *["worker"] * 2]
+    assert [machine.role for machine in made] == ["bootstrap", *["master"] * 3, *["worker"] * workers]
     said = [*manifests.MANIFESTS.masters(chosen), *manifests.MANIFESTS.worker_machines(chosen)]
     assert [(machine.name, machine.provider_spec) for machine in made[1:]] == [
         (name_of(manifest), spec_of(manifest)) for manifest in said
@@ -383,7 +399,6 @@ def test_machines_lie_in_openshift(directory: Path) -> None:
     assert found == {
         *(f"{prefix}master-machines-{number}.yaml" for number in range(3)),
         f"{prefix}worker-machineset-0.yaml",
-        *(f"{prefix}worker-machines-{number}.yaml" for number in range(2)),
         f"{prefix}master-user-data-secret.yaml",
         f"{prefix}worker-user-data-secret.yaml",
     }

@@ -1,8 +1,9 @@
 """Finding what belongs to a cluster in the engine: by tag and by mark, exactly, wherever it is.
 
 Searches only narrow: the engine's know wildcards, and one cluster's id may begin like another's. What was left half
-made counts as well: an upload that still runs, a disk that no VM ever got, a VM that was never tagged. Tags go last,
-since by them the rest is found.
+made counts as well: an upload that still runs, a disk that no VM ever got, a VM that was never tagged. Masters go
+before all else: controllers on them would heal and scale what is being removed. What those made in their last moments
+is found by the next round's look. Tags go last, since by them the rest is found.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from moorage.platforms.ovirt import names, transfer, vms
 #: The engine shows what it has written down; only a call whose reply was lost may still be on its way there.
 SETTLE: Final = 15.0
 
-_FIRST, _TEMPLATES, _REST, _TAGS = range(4)
+_MASTERS, _MACHINES, _TEMPLATES, _REST, _TAGS = range(5)
 
 
 def discover(
@@ -34,7 +35,7 @@ def discover(
         special = names.bootstrap_tag(infra_id)
         machines = [vm for vm in machines if vm.name == names.bootstrap(infra_id) or special in vms.tags_of(vm)]
         return [
-            *(_machine(client, vm) for vm in machines),
+            *(_machine(client, vm, _MACHINES) for vm in machines),
             *(_tag(client, tag) for tag in tags if tag.name == special),
         ]
     templates = _templates(client, infra_id)
@@ -45,7 +46,7 @@ def discover(
     running = [each for each in transfer.everything(client) if each.live] if disks else []
     return [
         *(_upload(client, each, disk) for disk in disks for each in running if each.disk_id == disk.id),
-        *(_machine(client, vm) for vm in machines),
+        *(_machine(client, vm, _stage(vm, infra_id)) for vm in machines),
         *(_template(client, each) for each in templates),
         *(_disk(client, disk) for disk in loose),
         *_groups(client, infra_id),
@@ -142,7 +143,12 @@ def _attached(things: Iterable[Any]) -> set[str]:
 # -- removing ----------------------------------------------------------------------------------------------------------
 
 
-def _machine(client: clients.Client, vm: Any) -> contract.Remnant:
+def _stage(vm: Any, infra_id: str) -> int:
+    """A name may mislead; then a machine goes in the wrong order, and a later round removes what came of that."""
+    return _MASTERS if str(vm.name).startswith(f"{infra_id}-master-") else _MACHINES
+
+
+def _machine(client: clients.Client, vm: Any, stage: int) -> contract.Remnant:
     ident = str(vm.id)
     # As it was found, for the first step; and whether its removal was ordered just now, which takes seconds.
     seen, ordered = [vm], threading.Event()
@@ -163,7 +169,7 @@ def _machine(client: clients.Client, vm: Any) -> contract.Remnant:
             return True
         return vms.look(client, ident) is not None
 
-    return contract.Remnant("VM", str(vm.name), _FIRST, remove, present)
+    return contract.Remnant("VM", str(vm.name), stage, remove, present)
 
 
 def _upload(client: clients.Client, found: transfer.Transfer, disk: Any) -> contract.Remnant:
@@ -173,7 +179,7 @@ def _upload(client: clients.Client, found: transfer.Transfer, disk: Any) -> cont
             transfer.cancel(client, found.id)
 
     return contract.Remnant(
-        "image transfer", str(disk.name), _FIRST, remove, lambda: transfer.look(client, found.id).live
+        "image transfer", str(disk.name), _MACHINES, remove, lambda: transfer.look(client, found.id).live
     )
 
 

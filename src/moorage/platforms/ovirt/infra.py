@@ -1,7 +1,8 @@
 """What a cluster is made of on oVirt: tags, affinity groups, a template and VMs.
 
-All VMs start as soon as the template is there: masters and workers wait for their config by themselves. Each VM is
-driven by the actuator that also serves the cluster's later life, so that there is one way to make a node.
+All VMs start as soon as the template is there: masters wait for their config by themselves. Each VM is driven by the
+actuator that also serves the cluster's later life, so that there is one way to make a node. Workers are made by the
+cluster's own controllers, with that same actuator; only a cluster that has none gets its first ones here.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, ClassVar, Final
 
 from ovirtsdk4 import types
 
+from moorage.assets import openshift_manifests
 from moorage.engine import context, errors, flow, outputs, resource, secret
 from moorage.platforms import contract
 from moorage.platforms.ovirt import client as clients
@@ -22,7 +24,8 @@ from moorage.platforms.ovirt import template as templates
 
 FLOW: Final = "infrastructure"
 TAG, BOOTSTRAP_TAG, TEMPLATE = "tag", "tag-bootstrap", "template"
-_SECRET: Final = ("kube-system", machines_manifests.CREDENTIALS)
+#: Where a cluster keeps its platform's credentials, and where its machine controllers look first.
+_NAMESPACES: Final = ("kube-system", openshift_manifests.MACHINE_API)
 
 
 def declare(cluster: contract.Cluster, around: contract.Surroundings) -> flow.Flow:
@@ -62,9 +65,10 @@ def cluster_secret(_cluster: contract.Cluster, around: contract.Surroundings) ->
         "ovirt_insecure": "true" if who.insecure else "false",
         "ovirt_ca_bundle": who.ca_bundle,
     }
-    namespace, name = _SECRET
     values = {key: secret.Secret(value) for key, value in plain.items()}
-    return contract.ClusterSecret(namespace, name, {**values, "ovirt_password": who.password})
+    return contract.ClusterSecret(
+        _NAMESPACES, machines_manifests.CREDENTIALS, {**values, "ovirt_password": who.password}
+    )
 
 
 def _template(

@@ -1,8 +1,9 @@
 """The machines of a cluster on oVirt, as the machine-api writes them: what each is called and what it is made of.
 
 There is one description of a machine, `provider_spec`, and all who need one read it from here: the Machine objects in
-the manifests, the MachineSets that will make more, and `machines`, from which the first ones are made. So what the
-installer makes and what the cluster later believes to have cannot differ.
+the manifests, the MachineSets of the workers, and `machines`, from which the first ones are made. So what the installer
+makes and what the cluster later believes to have cannot differ. Workers are the cluster's own affair where it brings
+controllers that make them; a cluster that calls itself oVirt has none, and gets its first workers from the installer.
 """
 
 from __future__ import annotations
@@ -59,30 +60,40 @@ def worker_sets(context: platform.Context) -> tuple[values.Manifest, ...]:
 
 
 def workers(context: platform.Context) -> tuple[values.Manifest, ...]:
-    """The first Machines of the pools.
+    """The Machines of the workers that the installer makes: none, where MachineSets do.
 
-    They bear the labels that their MachineSet selects: it adopts them, counts them as its replicas and makes no more.
+    They bear the labels that their MachineSet selects: whoever acts on it one day adopts them and makes no more.
     """
     spec = _spec_of(context, "worker")
-    return tuple(
-        _machine(context, name, "worker", spec, set_name(context, index))
-        for index, pool in enumerate(context.config.compute)
-        for name in worker_names(context, index, pool.replicas)
-    )
+    return tuple(_machine(context, name, "worker", spec, owner) for owner, name in _made_workers(context))
 
 
-def machines(cluster: contract.Cluster) -> tuple[contract.Machine, ...]:
-    """Everything that day 1 makes, ready for the actuator: the bootstrap, the masters, the first workers."""
-    context = platform.Context(cluster.config, cluster.cluster_id, cluster.release)
-    temporary = provider_spec(context, "bootstrap", bootstrap_pool(context))
-    workers_named = [
-        name
+def _made_workers(context: platform.Context) -> list[tuple[str, str]]:
+    """Set and name of each worker that is made on day 1.
+
+    Releases that know platform oVirt still bring its address pods, but nobody who makes its machines.
+    """
+    if not is_native(context):
+        return []
+    return [
+        (set_name(context, index), name)
         for index, pool in enumerate(context.config.compute)
         for name in worker_names(context, index, pool.replicas)
     ]
+
+
+def is_native(context: platform.Context) -> bool:
+    """Whether the cluster believes to be on platform oVirt: then no controllers of ours are in it."""
+    return sections.settings(context.config).platform_type == "oVirt"
+
+
+def machines(cluster: contract.Cluster) -> tuple[contract.Machine, ...]:
+    """Everything that day 1 makes, ready for the actuator: bootstrap, masters, workers if nobody else does."""
+    context = platform.Context(cluster.config, cluster.cluster_id, cluster.release)
+    temporary = provider_spec(context, "bootstrap", bootstrap_pool(context))
     wanted: list[tuple[str, str, Mapping[str, object]]] = [("bootstrap", names.bootstrap(context.infra_id), temporary)]
     wanted += [("master", name, _spec_of(context, "master")) for name in master_names(context)]
-    wanted += [("worker", name, _spec_of(context, "worker")) for name in workers_named]
+    wanted += [("worker", name, _spec_of(context, "worker")) for _, name in _made_workers(context)]
     chosen = sections.settings(cluster.config)
     shared = (*chosen.api_vips, *chosen.ingress_vips, *chosen.dns_vips)
     return tuple(

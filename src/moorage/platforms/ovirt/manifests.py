@@ -1,9 +1,10 @@
 """What a cluster on oVirt is told: what it stands on, its machines, and who carries its addresses.
 
-By default the cluster believes to be on platform ``External``, for which nobody brings VIP pods: ours are among the
-manifests then. With ``platformType: oVirt`` the machine-config operator brings its own (4.20 still does), so ours stay
-out. No password is in any of this: manifests are part of the bootstrap's user data, which every user of the engine
-who may see the machine may read. The installer hands the credentials over through the cluster's API.
+By default the cluster believes to be on platform ``External``, for which nobody brings VIP pods or machine
+controllers: ours are among the manifests then. With ``platformType: oVirt`` the machine-config operator brings its own
+pods (4.20 still does), so ours stay out; nobody makes machines there any more, so the first workers are the
+installer's. No password is in any of this: manifests are part of the bootstrap's user data, which every user of the
+engine who may see the machine may read. The installer hands the credentials over through the cluster's API.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Ovirt:
         return sections.settings(config).ingress_vips
 
     def infrastructure(self, context: platform.Context) -> platform.Infrastructure:
-        if not _native(context):
+        if not machines_manifests.is_native(context):
             return platform.Infrastructure(
                 type="External",
                 spec={"external": {"platformName": "ovirt"}},
@@ -73,14 +74,14 @@ class Ovirt:
         return machines_manifests.workers(context)
 
     def extra(self, context: platform.Context) -> Mapping[str, values.Manifest]:
-        if _native(context):
+        if machines_manifests.is_native(context):
             return {}
         wanted = network(context)
         controllers = machine_api_manifests.manifests(machine_controllers(context))
         return {**stack.machine_configs(wanted), **stack.cluster_manifests(wanted), **controllers}
 
     def bootstrap_files(self, context: platform.Context) -> Sequence[values.IgnitionFile]:
-        return () if _native(context) else tuple(stack.bootstrap_files(network(context)))
+        return () if machines_manifests.is_native(context) else tuple(stack.bootstrap_files(network(context)))
 
     def bootstrap_units(self, context: platform.Context) -> Sequence[values.IgnitionUnit]:
         return ()
@@ -122,10 +123,6 @@ def machine_controllers(context: platform.Context) -> machine_api_manifests.Want
         credentials=machines_manifests.CREDENTIALS,
         replicas=2 if context.config.control_plane_replicas > 1 else 1,
     )
-
-
-def _native(context: platform.Context) -> bool:
-    return sections.settings(context.config).platform_type == "oVirt"
 
 
 MANIFESTS: platform.Manifests = Ovirt()

@@ -1,0 +1,126 @@
+"""Why workers that the cluster makes itself are not there: what their Machines say, and who should be making them.
+
+Workers come from MachineSets, by controllers that run in the cluster as a Deployment. So when some are missing there
+are three places to look, one behind the other: a Machine that waits for something, a MachineSet that nobody acts on,
+and controllers that do not run, most often because the nodes cannot pull their image.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from moorage.assets import machine_api_manifests as controllers
+from moorage.machines import objects, overview, phases
+
+Object = Mapping[str, Any]
+
+SETS: Final = f"/apis/machine.openshift.io/v1beta1/namespaces/{controllers.NAMESPACE}/machinesets"
+DEPLOYMENT: Final = f"/apis/apps/v1/namespaces/{controllers.NAMESPACE}/deployments/{controllers.NAME}"
+PODS: Final = f"/api/v1/namespaces/{controllers.NAMESPACE}/pods?labelSelector=k8s-app%3D{controllers.NAME}"
+
+_NAMED: Final = f"the machine controllers (Deployment {controllers.NAMESPACE}/{controllers.NAME})"
+_PULLING: Final = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "RegistryUnavailable",
+    "SignatureValidationFailed",
+)
+#: `overview` calls a machine neglected after a while; here the controllers are asked themselves.
+_ANY_TIME: Final = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sight:
+    """Who makes workers, and of what. All of it is empty on platforms whose workers are somebody else's affair."""
+
+    sets: Sequence[Object] = ()
+    deployment: Object = dataclasses.field(default_factory=dict)
+    pods: Sequence[Object] = ()
+
+
+def is_at_work(deployment: Object) -> bool:
+    """Whether the controllers need no look at their pods: somebody is at work, or there are none in this cluster."""
+    return not deployment or bool(objects.status(deployment).get("availableReplicas"))
+
+
+def sentences(sight: Sight, machines: Sequence[Object], asking: Mapping[str, str]) -> Iterator[str]:
+    """What is known of the workers that are not nodes yet; ``asking`` has the pending requests by node name."""
+    yield from _idle(sight)
+    for found in sight.sets:
+        wanted, there = _counts(found)
+        if there < wanted:
+            yield f"the MachineSet {objects.name(found)} has made {there} of {wanted} machines"
+    for machine in machines:
+        if objects.role(machine) != "master" and not objects.node_name(machine) and not objects.failure(machine):
+            why = overview.why(machine, {}, asking, _ANY_TIME)
+            yield f"the machine {objects.name(machine)} is {_phase(machine)}, and waits {_leading(why)}"
+
+
+def advice(sight: Sight) -> str:
+    """What helps controllers whose image nobody can pull; empty if that is not what is wrong."""
+    image = next((image for image, _ in _unpulled(sight.pods)), "")
+    if is_at_work(sight.deployment) or not image:
+        return ""
+    change = f"oc -n {controllers.NAMESPACE} set image deployment/{controllers.NAME} '*=IMAGE'"
+    return (
+        f"push {image} to where the nodes can pull it (pull secret, mirror, proxy), or name another: {change}; "
+        "until then this makes the workers from here: moorage machine-api run"
+    )
+
+
+def _idle(sight: Sight) -> Iterator[str]:
+    if is_at_work(sight.deployment):
+        return
+    for image, message in _unpulled(sight.pods):
+        yield f"{_NAMED} do not run: the image {image} cannot be pulled: {message}"
+        return
+    told = [*_ended(sight.pods), *_homeless(sight.pods)]
+    yield f"{_NAMED} do not run{': ' if told else ' yet'}{told[0] if told else ''}"
+
+
+def _unpulled(pods: Sequence[Object]) -> Iterator[tuple[str, str]]:
+    """Images that cannot be had, and what the kubelet says about it."""
+    for container in _containers(pods):
+        waits = (container.get("state") or {}).get("waiting") or {}
+        if waits.get("reason") in _PULLING:
+            yield str(container.get("image") or "of theirs"), str(waits.get("message") or waits["reason"])
+
+
+def _ended(pods: Sequence[Object]) -> Iterator[str]:
+    """The last words of a container that has ended and is to be started again."""
+    for container in _containers(pods):
+        state = container.get("state") or {}
+        over = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
+        if over:
+            words = str(over.get("message") or over.get("reason") or "").strip().splitlines()
+            yield f"they ended with {over.get('exitCode', '?')}" + (f", saying: {words[-1]}" if words else "")
+
+
+def _homeless(pods: Sequence[Object]) -> Iterator[str]:
+    for pod in pods:
+        for found in objects.conditions(pod):
+            if found.get("type") == "PodScheduled" and found.get("status") == "False":
+                yield f"no node takes them: {found.get('message') or found.get('reason') or 'no reason given'}"
+
+
+def _containers(pods: Sequence[Object]) -> Iterator[Object]:
+    for pod in pods:
+        yield from objects.status(pod).get("containerStatuses") or ()
+
+
+def _counts(found: Object) -> tuple[int, int]:
+    wanted = objects.spec(found).get("replicas")
+    return 1 if wanted is None else int(wanted), int(objects.status(found).get("replicas") or 0)
+
+
+def _phase(machine: Object) -> str:
+    return phases.phase(machine) or "new"
+
+
+def _leading(why: str) -> str:
+    """``why`` so that it follows on "waits"."""
+    return why if why.startswith(("for ", "to ")) else f"for {why or 'its node'}"
