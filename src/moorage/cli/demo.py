@@ -27,16 +27,20 @@ from moorage.cli import lab as lab_command
 from moorage.cli import talk
 
 if TYPE_CHECKING:
+    from moorage.cli import demo_day2
     from moorage.lab import client
 
 FOLDER = "moorage-demo"
 SPEED = 60.0
 NAME, DOMAIN = "harbour", "example.com"
 MASTERS, WORKERS = 3, 2
+#: As many workers as there are after scaling up and down; each wants a host of its own.
+MOST, LEAST = 4, 1
+HOSTS = 5
 _MARK = ".moorage-demo"
 _MADE = (
     *("lab", "cluster", "kubeconfig", "timeline.html", "answers.yaml", "ovirt-config.yaml", "coreos.qcow2"),
-    *("pull_secret", "ovirt_password"),
+    *("pull_secret", "ovirt_password", "healthcheck.json"),
 )
 #: What somebody can make on an engine, by its own names.
 _KINDS = ("vms", "templates", "disks", "tags", "affinity_groups")
@@ -49,7 +53,7 @@ _PULL_SECRET = '{"auths":{"registry.example.com":{"auth":"ZGVtbzpkZW1v"}}}'  # n
 def add(command: argparse.ArgumentParser, _: argparse.ArgumentParser) -> None:
     command.description = (
         f"Installs a cluster of {MASTERS} masters and {WORKERS} workers in a lab of its own, in the folder "
-        f"{FOLDER} or in --dir."
+        f"{FOLDER} or in --dir; scales it, takes the power from a worker, sees it replaced, and destroys it all."
     )
     command.add_argument("--keep", action="store_true", help="leave the lab and the cluster running at the end")
     command.add_argument(
@@ -75,6 +79,9 @@ def run(arguments: argparse.Namespace, voice: talk.Voice) -> int:
         demo.plan()
         demo.create()
         demo.show()
+        demo.scale_up()
+        demo.heal()
+        demo.scale_down()
         if not arguments.keep:
             demo.destroy()
     except BaseException:
@@ -154,6 +161,7 @@ class Demo:
 
         _say("3. what the user brings: two names in DNS; and an image, for there is nothing to download from here")
         boot_image.write(self.root / "coreos.qcow2")
+        self.lab.control("PUT", "/lab/ovirt", {"hosts": {"Default": HOSTS}})
         plain, domain = clients.Plain(self.lab), f"{NAME}.{DOMAIN}"
         api, ingress = _virtual_addresses(self.lab)
         plain.zone(DOMAIN)
@@ -167,7 +175,7 @@ class Demo:
         self._moorage("plan")
 
     def create(self) -> None:
-        _say("5. the cluster: image, template, groups, machines; then the machines do the rest")
+        _say("5. the cluster: image, template, groups, control plane; its controllers then make the workers")
         self._moorage("create", "cluster")
 
     def show(self) -> None:
@@ -180,8 +188,30 @@ class Demo:
             raise errors.MoorageError(f"only {len(ready)} of {MASTERS + WORKERS} nodes are Ready")
         self._moorage("timeline", "--output-file", str(self.root / "timeline.html"))
 
+    def scale_up(self) -> None:
+        _say(f"7. more of it: {WORKERS} workers become {MOST}")
+        self._pool().scale(MOST)
+
+    def heal(self) -> None:
+        _say("8. a worker loses its power, and a health check has it replaced")
+        pool = self._pool()
+        pool.watch_over(self.root / "healthcheck.json")
+        lost = pool.victim()
+        self._moorage("lab", "faults", "kill", lost)
+        print(f"{lost} is no more; in its place there is {pool.replaced(lost)}")
+
+    def scale_down(self) -> None:
+        _say(f"9. less of it: {MOST} workers become {LEAST}")
+        self._pool().scale(LEAST)
+        self._moorage("machines", "--once", "--kubeconfig", str(self.kubeconfig))
+
+    def _pool(self) -> demo_day2.Pool:
+        from moorage.cli import demo_day2
+
+        return demo_day2.Pool(self.kubeconfig, self._environment)
+
     def destroy(self) -> None:
-        _say("7. and gone again")
+        _say("10. and gone again")
         self._moorage("destroy", "cluster")
         left = sorted(set(self._things()) - set(self._before))
         if left:

@@ -1,4 +1,4 @@
-"""What the demo asks of its cluster as an administrator: the list of nodes, where kubectl is not installed."""
+"""What the demo asks of its cluster as an administrator, where kubectl is not installed or too slow to ask often."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def nodes(path: Path) -> str:
     """The nodes as a table."""
     rows = [("NAME", "STATUS", "VERSION")]
     for node in asked(path, "GET", "/api/v1/nodes")["items"]:
-        ready = [each["status"] for each in node["status"]["conditions"] if each["type"] == "Ready"] == ["True"]
+        ready = [each["status"] for each in node["status"].get("conditions") or () if each["type"] == "Ready"] == [
+            "True"
+        ]
         words = ("Ready" if ready else "NotReady", node["status"]["nodeInfo"]["kubeletVersion"])
         rows.append((node["metadata"]["name"], *words))
     width = max(len(name) for name, _, _ in rows)
@@ -40,7 +42,7 @@ def asked(path: Path, method: str, where: str, body: object = None) -> dict[str,
     # The kubeconfig leads to an address; the certificate is for a name.
     connection.connect = lambda: _connect(connection, context, access)  # type: ignore[method-assign]
     try:
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json"}
         connection.request(method, where, None if body is None else json.dumps(body), headers)
         reply = connection.getresponse()
         found: dict[str, Any] = json.loads(reply.read())

@@ -116,13 +116,23 @@ def test_a_cluster_comes_up_before_your_eyes(root: Path, tmp_path: Path) -> None
 
     assert done.returncode == 0, done.stdout + done.stderr
     chapters = [line for line in done.stdout.splitlines() if line.startswith("# ")]
-    assert [line[2] for line in chapters] == ["1", "2", "3", "4", "5", "6", "D"]
+    assert [line.split()[1].rstrip(".") for line in chapters] == [*"123456789", "Done"]
     assert "kubectl is not installed" in done.stdout
     rows = [
         line.split() for line in done.stdout.splitlines() if re.match(r"harbour-\w{5}-(master|worker)-\S+ +\w+ ", line)
     ]
     ready = [(row[0].split("-")[2], row[1]) for row in rows if row[1] in ("Ready", "NotReady")]
     assert ready == [("master", "Ready")] * 3 + [("worker", "Ready")] * 2
+    assert re.search(
+        r"^4 of 4 workers are at work .*^(\S+) is no more; in its place there is (?!\1)\S+$",
+        done.stdout,
+        re.MULTILINE | re.DOTALL,
+    )
+    assert re.search(
+        r"^1 of 1 workers are at work .*^\S+-worker-0: 1 wanted, 1 there, 1 ready$",
+        done.stdout,
+        re.MULTILINE | re.DOTALL,
+    )
     assert f"export KUBECONFIG={root / 'kubeconfig'}" in done.stdout
     assert "<html" in (root / "timeline.html").read_text()
     for secret in ("kubeconfig", "pull_secret", "ovirt_password", "ovirt-config.yaml", "answers.yaml"):
