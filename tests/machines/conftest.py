@@ -19,6 +19,7 @@ from tests.kube.conftest import cluster as cluster
 from tests.kube.conftest import namespace as namespace
 from tests.kube.conftest import unique as unique
 from tests.machines import cutting
+from tests.machines.mooring_fixture import moored as moored
 
 GROUP = "machine.openshift.io"
 

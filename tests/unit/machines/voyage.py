@@ -1,0 +1,319 @@
+"""A whole cluster for long stories: all controllers as `assembly` puts them together, on one thread and one clock.
+
+The API is in memory, the platform is a yard behind a password, and kubelets report for what is up there. A death of the
+controllers is an exception that nothing catches: all that they knew goes with it, what they did stays.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import dataclasses
+import itertools
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from moorage.engine import clock as clocks
+from moorage.machines import assembly, nodelink, objects
+from moorage.machines.runtime import controller, election, informer, kinds
+from tests.unit.machines import followed, memory
+from tests.unit.machines.berth import cluster_credentials
+from tests.unit.machines.berth import machine as berths
+
+Object = dict[str, Any]
+
+PLACE: Final = assembly.NAMESPACE
+INFRA: Final = "harbour-x7k2p"
+SET: Final = f"{INFRA}-worker-0"
+LABELS: Final = {"machine.openshift.io/cluster-api-machineset": SET}
+#: How long a kubelet takes to report, until it is missed, and until a cache tells all it has once more.
+BOOT, MISSED, RESYNC = 60.0, 40.0, 600.0
+#: How often is looked whether anything has happened outside of the cluster.
+TICK: Final = 15.0
+
+_numbers = itertools.count(1)
+
+
+class Killed(BaseException):
+    """The controllers' process was killed (-9)."""
+
+
+class Api(memory.Memory):
+    """Does not keep events: nobody reads them here, and there are many."""
+
+    def create(self, kind: kinds.Kind, body: Mapping[str, Any]) -> Object:
+        if kind == kinds.EVENT:
+            with self._called("create events"):
+                return copy.deepcopy(dict(body))
+        return super().create(kind, body)
+
+    def calm(self) -> None:
+        """No trouble is to come any more."""
+        self._troubles.clear()
+
+    def by_hand(self, act: Callable[[], object]) -> None:
+        """Somebody else's call, which no ordered trouble meets."""
+        troubles, self._troubles = self._troubles, []
+        try:
+            act()
+        finally:
+            self._troubles = troubles
+
+
+class Cache(followed.Followed):
+    """Is up to date unless its watch is stuck, and tells all it has now and then, as informers do."""
+
+    def __init__(self, api: memory.Memory, kind: kinds.Kind, clock: clocks.Clock) -> None:
+        super().__init__(api, kind)
+        self._clock = clock
+        self._told = clock.now()
+        self.stuck_until = 0.0
+
+    def step(self) -> None:
+        if self._clock.now() < self.stuck_until:
+            return
+        now = {
+            each["metadata"]["resourceVersion"]
+            for (kind, _, _), each in self._api.objects.items()
+            if kind == str(self.kind)
+        }
+        if now != {each["metadata"]["resourceVersion"] for each in self._known.values()}:
+            super().step()
+        if self._clock.now() - self._told >= RESYNC:
+            self._told = self._clock.now()
+            for each in self.list():
+                for handler in self._handlers:
+                    handler(informer.Change(each, each))
+
+
+@dataclasses.dataclass
+class Lives:
+    """One life of the controllers: it ends when they are killed."""
+
+    caches: assembly.Caches
+    controllers: list[controller.Controller]
+
+    def each_cache(self) -> list[Cache]:
+        return [cast("Cache", each) for each in self.caches]
+
+
+class Voyage:
+    """The cluster. ``seed`` decides who works first where that is open."""
+
+    def __init__(self, replicas: int, seed: int = 0) -> None:
+        self.clock = clocks.ManualClock()
+        self.api = Api(self.clock)
+        self.name = f"berth-{next(_numbers)}"
+        self.yard = berths.BERTHS[self.name] = berths.Berths(self.clock, "first", self._uid)
+        self._chance = random.Random(seed)
+        self.deaths = 0
+        self._hidden: dict[str, float] = {}
+        self._missed: dict[str, float] = {}
+        self._furnish(replicas)
+        self.life = self._born()
+
+    def end(self) -> None:
+        del berths.BERTHS[self.name]
+
+    def _furnish(self, replicas: int) -> None:
+        self._secret("worker-user-data", {"userData": "{pointer}"})
+        self.rotate("first")
+        spec = {"providerSpec": {"value": {"userDataSecret": {"name": "worker-user-data"}}}}
+        labels = {**LABELS, objects.CLUSTER_LABEL: INFRA, objects.ROLE_LABEL: "worker"}
+        self.api.put(
+            kinds.MACHINE_SET,
+            {
+                "apiVersion": kinds.MACHINE_SET.api_version,
+                "kind": "MachineSet",
+                "metadata": {"name": SET, "namespace": PLACE, "generation": 1},
+                "spec": {
+                    "replicas": replicas,
+                    "selector": {"matchLabels": dict(LABELS)},
+                    "template": {"metadata": {"labels": labels}, "spec": spec},
+                },
+            },
+        )
+        sick = [{"type": "Ready", "status": status, "timeout": "5m"} for status in ("False", "Unknown")]
+        self.api.put(
+            kinds.MACHINE_HEALTH_CHECK,
+            {
+                "apiVersion": kinds.MACHINE_HEALTH_CHECK.api_version,
+                "kind": "MachineHealthCheck",
+                "metadata": {"name": "workers", "namespace": PLACE, "generation": 1},
+                "spec": {"selector": {"matchLabels": dict(LABELS)}, "unhealthyConditions": sick},
+            },
+        )
+
+    def _secret(self, name: str, values: Mapping[str, str]) -> None:
+        data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
+        self.api.put(kinds.SECRET, {"metadata": {"name": name, "namespace": PLACE}, "data": data})
+
+    # -- the controllers -------------------------------------------------------------------------------------------
+
+    def _born(self) -> Lives:
+        """The controllers as a new process has them; see `assembly.Assembly`, whose wiring this is."""
+        caches = self._caches()
+        given = assembly.caches
+        assembly.caches = lambda _client, _namespace: caches
+        try:
+            made = assembly.Assembly(
+                cast("Any", self.api),
+                assembly.Settings("berth", INFRA),
+                elect=False,
+                environ={"BERTH_NAME": self.name},
+            )
+        finally:
+            assembly.caches = given
+        made.manager._leading = election.Always()
+        return Lives(caches, made.manager._controllers)
+
+    def _caches(self) -> assembly.Caches:
+        kept = (kinds.MACHINE, kinds.MACHINE_SET, kinds.MACHINE_HEALTH_CHECK, kinds.NODE, kinds.CSR)
+        found = assembly.Caches(*(cast("Any", Cache(self.api, kind, self.clock)) for kind in kept))
+        nodelink.index(found.machines)
+        nodelink.index_nodes(found.nodes)
+        return found
+
+    def killed(self) -> None:
+        """The process is gone, and another one begins."""
+        self.deaths += 1
+        self.life = self._born()
+
+    def live(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
+        """Let time pass, with all that happens in it; True as soon as something is so."""
+        end = self.clock.now() + seconds
+        while not until():
+            self._kubelets()
+            for cache in self.life.each_cache():
+                cache.step()
+            if self._work():
+                continue
+            now = self.clock.now()
+            if now >= end:
+                return False
+            moments = [each.queue._order.next_moment() for each in self.life.controllers]
+            soonest = min([end, now + TICK, *(moment for moment in moments if moment is not None)])
+            self.clock.advance(max(0.001, soonest - now))
+        return True
+
+    def _work(self) -> bool:
+        """Let each controller look at one key; False if none has any."""
+        order = list(self.life.controllers)
+        self._chance.shuffle(order)
+        worked = False
+        for each in order:
+            key = each.queue.get(patience=0.0)
+            if key is None:
+                continue
+            worked = True
+            try:
+                each.step(key)
+            except Killed:
+                self.killed()
+                return True
+            each.queue.done(key)
+        return worked
+
+    # -- machines that boot, and report ----------------------------------------------------------------------------
+
+    def _kubelets(self) -> None:
+        now = self.clock.now()
+        up = {each.name: each for each in self.yard.instances if each.state == "up" and now - each.born >= BOOT}
+        known = {each["metadata"]["name"]: each["status"]["conditions"][0]["status"] for each in self.nodes()}
+        for name, vessel in up.items():
+            self._missed.pop(name, None)
+            if name not in known:
+                address = [{"type": "InternalIP", "address": vessel.addresses[0]}]
+                self.api.put(kinds.NODE, {"metadata": {"name": name}, "spec": {}, "status": {"addresses": address}})
+            if known.get(name) != "True":
+                self._report(name, "True")
+        for name, ready in known.items():
+            if name not in up and now - self._missed.setdefault(name, now) >= MISSED and ready != "Unknown":
+                self._report(name, "Unknown")
+
+    def _report(self, name: str, ready: str) -> None:
+        condition = {"type": "Ready", "status": ready, "lastTransitionTime": memory.stamp(self.clock.wall())}
+        self.api.change(kinds.NODE, name, "", lambda found: found["status"].update(conditions=[condition]))
+
+    # -- what people and fate do -----------------------------------------------------------------------------------
+
+    def scale(self, replicas: int) -> None:
+        def change(found: Object) -> None:
+            found["spec"]["replicas"] = replicas
+            found["metadata"]["generation"] += 1
+
+        if replicas != self.replicas:
+            self.api.change(kinds.MACHINE_SET, SET, PLACE, change)
+
+    def delete(self, name: str) -> None:
+        self.api.by_hand(lambda: self.api.delete(kinds.MACHINE, name, PLACE))
+
+    def expire(self) -> None:
+        """The platform's password is another one from now on, and nobody has said so to the cluster."""
+        self.yard.password = f"password-{next(_numbers)}"
+
+    def rotate(self, password: str = "") -> None:
+        """The cluster is told the password of the moment."""
+        self._secret(cluster_credentials.SECRET, {"password": password or self.yard.password})
+
+    def hide(self, name: str, seconds: float) -> bool:
+        """Lists miss an instance that is known for less time than it takes to believe them, and not twice in a row."""
+        machine = self.api.have(kinds.MACHINE, name, PLACE) or {}
+        if self.clock.now() < self._hidden.get(name, 0.0) or not objects.provider_id(machine):
+            return False
+        self._hidden[name] = self.clock.now() + 300.0
+        self.yard.hide(name, seconds)
+        return True
+
+    def calm(self) -> None:
+        """From here on nothing goes wrong any more."""
+        self.api.calm()
+        self.yard._orders.clear()
+        self.yard.lag = 0.0
+        self.rotate()
+
+    # -- what there is ---------------------------------------------------------------------------------------------
+
+    @property
+    def replicas(self) -> int:
+        found = self.api.have(kinds.MACHINE_SET, SET, PLACE)
+        assert found is not None
+        return int(found["spec"]["replicas"])
+
+    def machines(self) -> list[Object]:
+        return [each for (kind, _, _), each in self.api.objects.items() if kind == str(kinds.MACHINE)]
+
+    def _uid(self, name: str) -> str:
+        found = self.api.have(kinds.MACHINE, name, PLACE)
+        return f"{name} {objects.uid(found)}" if found is not None else f"{name}, which is no machine"
+
+    def nodes(self) -> list[Object]:
+        return [each for (kind, _, _), each in self.api.objects.items() if kind == str(kinds.NODE)]
+
+    def active(self) -> list[str]:
+        return [objects.name(each) for each in self.machines() if not objects.is_deleted(each)]
+
+    def running(self) -> list[str]:
+        found = self.machines()
+        return sorted(objects.name(each) for each in found if objects.status(each).get("phase") == "Running")
+
+    def afloat(self) -> list[str]:
+        """Every instance there is, by its machine's name."""
+        return sorted(each.name for each in self.yard.instances)
+
+    def at_rest(self) -> bool:
+        """Whether everything is as it is wanted: as many machines, instances and nodes, and the same ones."""
+        names = sorted(objects.name(each) for each in self.machines())
+        nodes = sorted(each["metadata"]["name"] for each in self.nodes())
+        return len(names) == self.replicas and names == self.running() == self.afloat() == nodes
+
+    def told(self) -> str:
+        """How it is, for whoever has to find out why it is not as it should be."""
+        lines = [f"replicas {self.replicas} deaths {self.deaths} at {self.clock.now():.0f}", f"afloat {self.afloat()}"]
+        lines += [
+            f"{objects.name(each)} {each['metadata'].get('deletionTimestamp')} {each.get('status')}"
+            for each in self.machines()
+        ]
+        lines += [f"node {each['metadata']} {each['status']}" for each in self.nodes()]
+        return "\n".join([*lines, *self.yard.calls[-30:], *self.api.calls[-30:]])
