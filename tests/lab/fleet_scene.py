@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.lab import ovirt_scene
+from tests.lab import ovirt_scene, rack
 
 SPACE = "openshift-machine-api"
 _CSR, _MACHINES = "certificatesigningrequests", "machines"
@@ -168,7 +168,7 @@ class Fleet:
 
     def until(self, true: Callable[[], object], what: str, patience: float = _PATIENCE) -> None:
         """Look until it is so, in real time: how long a busy machine takes is nobody's deadline."""
-        end = time.monotonic() + patience
+        end = time.monotonic() + rack.unhurried(self.scene.lab, patience)
         while not true():
             self.controllers.revive()
             assert time.monotonic() < end, f"never: {what}\n{self.story()}"
@@ -195,8 +195,14 @@ class Fleet:
 
 @contextlib.contextmanager
 def looked_after(scene: ovirt_scene.Scene) -> Iterator[Fleet]:
-    """The fleet of a cluster that is up; the controllers are not started yet, and do not outlive the story."""
+    """The fleet of a cluster that is up; the controllers are not started yet, and do not outlive the story.
+
+    Those in the cluster are sent home first: of several the one that leads does the work, and a story that kills those
+    outside would kill somebody who only looks on.
+    """
     fleet = Fleet(scene)
+    fleet.kubectl("scale", "deployment", "moorage-machine-api", "-n", SPACE, "--replicas=0")
+    fleet.until(lambda: not fleet.get("pods", "-n", SPACE, "-l", "k8s-app=moorage-machine-api"), "nobody at work")
     try:
         yield fleet
     finally:

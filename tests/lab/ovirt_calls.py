@@ -1,4 +1,8 @@
-"""What was asked of the lab's engine, counted and judged: what it was about, and whether anybody was impatient."""
+"""What was asked of the lab's engine, counted and judged: by whom, what about, and whether anybody was impatient.
+
+Every program tells the engine who it is, and which process: the installer and the controllers of a cluster work on the
+same machines at the same time, and each is held to account for its own calls.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,8 @@ PACE = {
     rf"/imagetransfers/{_ID}$": 3.0,
     r"/jobs\?": 10.0,
 }
+INSTALLER, CONTROLLERS = "moorage-installer", "moorage-machine-api"
+_AGENT = re.compile(r"(moorage-[a-z-]+)/\S+ \(\S+; (pid \d+)\) ")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +36,12 @@ class Call:
     status: int | None
     #: Cloud seconds until it was answered.
     seconds: float
+    #: What the caller said it is, and which process of that.
+    program: str = ""
+    process: str = ""
 
     def __str__(self) -> str:
-        return f"{self.at:%H:%M:%S} {self.method} {self.path} {self.status}"
+        return f"{self.at:%H:%M:%S} {self.program}, {self.process}: {self.method} {self.path} {self.status}"
 
 
 def read(recorded: Iterable[Mapping[str, Any]]) -> list[Call]:
@@ -44,16 +53,32 @@ def read(recorded: Iterable[Mapping[str, Any]]) -> list[Call]:
             each["path"].removeprefix("/ovirt-engine/api"),
             each["status"],
             each["seconds"],
+            *_caller(each["agent"]),
         )
         for each in recorded
     ]
     return sorted(found, key=lambda call: call.at)
 
 
+def _caller(agent: str) -> tuple[str, str]:
+    found = _AGENT.match(agent)
+    assert found, f"somebody who does not say who it is: {agent!r}"
+    return found[1], found[2]
+
+
+def by_process(calls: Iterable[Call], program: str) -> dict[str, list[Call]]:
+    """The calls of each process of a program, in order."""
+    found: dict[str, list[Call]] = collections.defaultdict(list)
+    for call in calls:
+        if call.program == program:
+            found[call.process].append(call)
+    return dict(found)
+
+
 def impatient(calls: Sequence[Call], watchers: int = 1) -> list[str]:
     """Looks at a thing that came before the engine could know more about it, and nobody had changed it meanwhile.
 
-    Several ``watchers`` that do not know of each other may each look once in that time.
+    Several ``watchers`` in one process that do not know of each other may each look once in that time.
     """
     problems = []
     for pattern, pace in PACE.items():

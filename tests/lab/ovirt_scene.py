@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from moorage.lab import boot_image, client
+from tests.lab import rack
 
 NAME, BASE = "harbour", "example.com"
 DOMAIN = f"{NAME}.{BASE}"
@@ -120,7 +121,7 @@ class Scene:
             check=False,
             capture_output=True,
             text=True,
-            timeout=patience,
+            timeout=rack.unhurried(self.lab, patience),
         )
 
     def begin(self, *words: str, **environ: str) -> subprocess.Popen[str]:

@@ -24,7 +24,7 @@ from moorage.platforms import contract
 from moorage.platforms.ovirt import client as clients
 from moorage.platforms.ovirt import destroy as removal
 from moorage.platforms.ovirt import infra, machine, vms
-from tests.lab import ovirt_scene
+from tests.lab import ovirt_scene, rack
 
 SPEED = 150.0
 #: Somebody's cluster; its template is good enough to make machines from.
@@ -191,7 +191,7 @@ class Site:
 
     def until(self, true: Callable[[], object], what: str, patience: float = 60.0) -> None:
         """Look until it is so, in real time: how long a busy computer takes is nobody's deadline."""
-        end = time.monotonic() + patience
+        end = time.monotonic() + rack.unhurried(self.scene.lab, patience)
         while not true():
             assert time.monotonic() < end, f"never: {what}"
             time.sleep(0.02)

@@ -94,7 +94,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, keyring: keys.Keyring) -> 
     with store.opened(assets) as opened:
         opened.commit(store.State(kept={"keyring": keyring.to_state()}), {})
     conftest.make(assets)
-    with rack.running_lab(folder / "lab", SPEED) as lab:
+    with rack.unhurried_lab(folder / "lab", SPEED) as lab:
         machines = rack.Rack(lab, assets, workers=3)
         machines.power_on()
         machines.until(machines.serves, "an API server")

@@ -19,6 +19,13 @@ SPEED = 60.0
 #: One fewer than it takes to have every worker of four on a host of its own, as their affinity group demands.
 FEW_HOSTS, MANY_HOSTS = 3, 8
 
+#: What the scheduler goes by: a data centre is a region on oVirt, and a cluster is a zone.
+PLACE = {
+    "topology.kubernetes.io/region": "Default",
+    "topology.kubernetes.io/zone": "Default",
+    "node.kubernetes.io/instance-type": "4cpu-16gib",
+}
+
 HEALTH = f"""\
 apiVersion: machine.openshift.io/v1beta1
 kind: MachineHealthCheck
@@ -45,7 +52,7 @@ spec: {{minAvailable: 1, selector: {{matchLabels: {{app: till}}}}}}
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[client.Lab]:
-    with rack.running_lab(tmp_path_factory.mktemp("lab"), SPEED) as found:
+    with rack.unhurried_lab(tmp_path_factory.mktemp("lab"), SPEED) as found:
         yield found
 
 
@@ -63,6 +70,7 @@ def the_first_machines_are_adopted(fleet: fleet_scene.Fleet) -> None:
     for name, machine in (masters | workers).items():
         assert machine["status"]["nodeRef"]["name"] == name
         assert nodes[name]["spec"]["providerID"] == machine["spec"]["providerID"]
+        assert {label: nodes[name]["metadata"]["labels"].get(label) for label in PLACE} == PLACE, "where it is"
         assert nodes[name]["metadata"]["annotations"]["machine.openshift.io/machine"] == f"{fleet_scene.SPACE}/{name}"
         told = {each["address"] for each in machine["status"]["addresses"] if each["type"] == "InternalIP"}
         own = {each["address"] for each in nodes[name]["status"]["addresses"] if each["type"] == "InternalIP"}
@@ -74,7 +82,7 @@ def _as_people_see_them(fleet: fleet_scene.Fleet) -> None:
     """`oc get machines` has looked like this for years."""
     heading, first, *_ = fleet.kubectl("get", "machines", "-n", fleet_scene.SPACE).splitlines()
     assert heading.split() == ["NAME", "PHASE", "TYPE", "REGION", "ZONE", "AGE"]
-    assert first.split()[1] == "Running"
+    assert first.split()[1:5] == ["Running", "4cpu-16gib", "Default", "Default"]
     heading, *lines = fleet.kubectl("get", "machines", "-n", fleet_scene.SPACE, "-o", "wide").splitlines()
     assert heading.split()[-3:] == ["NODE", "PROVIDERID", "STATE"]
     assert all(re.search(r" (\S+) +ovirt://[0-9a-f-]{36} +up *$", line) for line in lines), lines

@@ -31,7 +31,7 @@ Make = Callable[..., produce.Produced]
 def scene(ready_dir: Path, make: Make, tmp_path: Path) -> Iterator[rack.Rack]:
     """A rack on which everything is right, not switched on yet."""
     make(ready_dir)
-    with rack.running_lab(tmp_path / "lab", SPEED) as lab:
+    with rack.unhurried_lab(tmp_path / "lab", SPEED) as lab:
         yield rack.Rack(lab, ready_dir)
 
 
@@ -125,7 +125,7 @@ def test_no_record_for_the_internal_name(scene: rack.Rack) -> None:
 
 def test_certificates_that_have_run_out(ready_dir: Path, make: Make, tmp_path: Path) -> None:
     make(ready_dir, moment=datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=25))
-    with rack.running_lab(tmp_path / "lab", SPEED) as lab:
+    with rack.unhurried_lab(tmp_path / "lab", SPEED) as lab:
         assert "certificate has expired" in complaint(rack.Rack(lab, ready_dir))
 
 
@@ -171,7 +171,7 @@ def test_no_record_for_the_applications(ready_dir: Path, make: Make, tmp_path: P
     config = ready_dir / "install-config.yaml"
     config.write_text(config.read_text() + "compute:\n- name: worker\n  replicas: 0\n")
     make(ready_dir)
-    with rack.running_lab(tmp_path / "lab", SPEED) as lab:
+    with rack.unhurried_lab(tmp_path / "lab", SPEED) as lab:
         scene = rack.Rack(lab, ready_dir, names=("api", "api-int"))
         scene.power_on()
         scene.until(lambda: _handed_over(scene), "the cluster stands on its masters")

@@ -100,7 +100,7 @@ def holder(scene: rack.Rack, names: Iterable[str], router: str) -> str:
 def test_a_cluster_comes_up_on_its_own_network_services(
     ready_dir: Path, make: Callable[..., produce.Produced], tmp_path: Path
 ) -> None:
-    with rack.running_lab(tmp_path / "lab", SPEED) as lab:
+    with rack.unhurried_lab(tmp_path / "lab", SPEED) as lab:
         # Given: names for the outside, and api-int for Ignition alone, which runs before anything of ours does.
         wanted = stack_of(lab)
         bring_stack(ready_dir, wanted, make)

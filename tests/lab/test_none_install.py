@@ -18,7 +18,7 @@ def test_a_cluster_comes_up(ready_dir: Path, make: Callable[..., produce.Produce
     config = ready_dir / "install-config.yaml"
     config.write_text(config.read_text() + "compute:\n- name: worker\n  replicas: 2\n")
     make(ready_dir)
-    with rack.running_lab(tmp_path / "lab", SPEED) as lab:
+    with rack.unhurried_lab(tmp_path / "lab", SPEED) as lab:
         scene = rack.Rack(lab, ready_dir, workers=2)
         scene.power_on()
 

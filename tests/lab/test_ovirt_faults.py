@@ -33,7 +33,7 @@ COPIES = ("defaultMachinePlatform:", "  format: raw", "  sparse: false")
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[client.Lab]:
-    with rack.running_lab(tmp_path_factory.mktemp("lab"), ovirt_site.SPEED) as found:
+    with rack.unhurried_lab(tmp_path_factory.mktemp("lab"), ovirt_site.SPEED) as found:
         yield found
 
 
@@ -128,7 +128,7 @@ def test_a_run_that_was_killed_between_creation_and_start_is_gone_on_with_by_the
     killed = site.scene.begin("create", "cluster")
     site.until(lambda: set(site.ours()) == site.machines() and min(site.struck().values()) > 5, "all machines")
     killed.kill()
-    killed.communicate(timeout=30)
+    killed.communicate(timeout=rack.unhurried(site.scene.lab, 30))
     before = {name: vm["id"] for name, vm in site.ours().items()}
     assert {vm["status"] for vm in site.ours().values()} <= {"down", "image_locked"}
     site.heal()
@@ -136,7 +136,7 @@ def test_a_run_that_was_killed_between_creation_and_start_is_gone_on_with_by_the
     second = site.scene.begin("create", "cluster")
     site.until(site.is_whole, "all machines to run")
     second.send_signal(signal.SIGINT)
-    said, _ = second.communicate(timeout=60)
+    said, _ = second.communicate(timeout=rack.unhurried(site.scene.lab, 60))
 
     assert second.returncode == top.INTERRUPT, said
     assert {name: vm["id"] for name, vm in site.ours().items()} == before, "nothing was made a second time"
@@ -192,7 +192,7 @@ def test_a_host_that_fails_meanwhile_ends_it_with_a_reason_and_the_next_run_comp
 def test_storage_that_fills_up_while_disks_are_copied_is_told_and_space_lets_it_go_on(opened: Open) -> None:
     site = opened(ovirt_site.OWN_TEMPLATE, *COPIES)
     # Each copy of 10 GiB fits by itself, all of them together do not.
-    site.shape(storage={"data": {"free_gib": 35}})
+    site.shape(storage={"data": {"free_gib": 22}})
 
     with pytest.raises(errors.FlowFailed) as failed:
         site.build()
@@ -225,7 +225,7 @@ def test_machines_without_an_agent_are_made_and_have_no_address(opened: Open) ->
 def test_a_cluster_whose_virtual_addresses_are_told_first_comes_up_while_the_engine_restarts(
     tmp_path: Path, keyring: keys.Keyring
 ) -> None:
-    with rack.running_lab(tmp_path / "lab", WHOLE_CLUSTER) as lab:
+    with rack.unhurried_lab(tmp_path / "lab", WHOLE_CLUSTER) as lab:
         site = ovirt_site.opened(lab, tmp_path / "site", keyring, more=[ovirt_site.OWN_TEMPLATE])
         _told_first(site)
         site.destroy()
@@ -238,7 +238,7 @@ def _told_first(site: ovirt_site.Site) -> None:
     site.until(site.is_whole, "all machines to run")
     site.control("POST", "/lab/ovirt/restart", {"seconds": 300})
 
-    said, _ = installing.communicate(timeout=240)
+    said, _ = installing.communicate(timeout=rack.unhurried(site.scene.lab, 240))
 
     assert installing.returncode == 0, said
     own = {each["name"]: each["address"] for each in site.control("GET", "/lab")["machines"]}

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[client.Lab]:
-    with rack.running_lab(tmp_path_factory.mktemp("lab"), ovirt_site.SPEED) as found:
+    with rack.unhurried_lab(tmp_path_factory.mktemp("lab"), ovirt_site.SPEED) as found:
         yield found
 
 
@@ -157,7 +157,7 @@ def test_a_removal_that_was_killed_is_ended_by_the_next_one(built: ovirt_site.Si
     killed = built.scene.begin("destroy", "cluster")
     built.until(lambda: not built.ours() and built.struck()["/templates/*"], "the template to be next")
     killed.kill()
-    killed.communicate(timeout=30)
+    killed.communicate(timeout=rack.unhurried(built.scene.lab, 30))
     assert any(name.startswith("templates/") for name in built.scene.left())
     built.heal()
 
@@ -172,7 +172,7 @@ def test_an_upload_that_nobody_will_end_goes_although_its_disk_is_locked(site: o
     killed = site.scene.begin("create", "cluster")
     site.until(lambda: not site.control("GET", "/lab/ovirt")["shape"]["transfers"], "the upload to die")
     killed.kill()
-    killed.communicate(timeout=30)
+    killed.communicate(timeout=rack.unhurried(site.scene.lab, 30))
     [disk] = site.disks().values()
     assert disk["status"] == "locked"
 

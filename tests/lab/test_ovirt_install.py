@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,11 +22,13 @@ STAGES = ["assets", "preflight", "infrastructure", "bootstrap", "bootstrap-remov
 #: Calls that a cluster costs, and each machine on top: twice what its steps are, for the looks in between.
 CREATE_CALLS, CALLS_PER_MACHINE = 85, 16
 DESTROY_CALLS, REMOVAL_PER_MACHINE = 35, 8
-#: Cloud seconds between two looks of the cluster's controllers at a machine; and how often those may sign in, as two
-#: processes of which one leads, and which end when the API is away for too long.
-LOOK, CONTROLLERS = 10.0, 4
-#: Who looks at a machine, each for itself: the machine controller, the node controller, and whoever destroys it.
-WATCHERS = 3
+#: What the installer makes itself: the bootstrap machine and the masters. The rest is the cluster's affair.
+MADE, WORKERS = 4, 2
+#: What the cluster's controllers may cost: to begin with, and for each worker they make, with a look every 20 seconds
+#: until it is a node; for every other machine a few looks at first, and one in two minutes later on.
+WATCH_CALLS, CALLS_PER_WORKER, AWAITED_A_MINUTE, FIRST_LOOKS, LOOKS_A_MINUTE = 10, 12, 3, 6, 0.5
+#: Who looks at machines in one process, each for itself: the machine controller and the node controller.
+WATCHERS = 2
 SMALL = """\
 template: {golden}-rhcos
 affinityGroups:
@@ -36,7 +39,7 @@ affinityGroups:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[client.Lab]:
-    with rack.running_lab(tmp_path_factory.mktemp("lab"), SPEED) as found:
+    with rack.unhurried_lab(tmp_path_factory.mktemp("lab"), SPEED) as found:
         yield found
 
 
@@ -112,9 +115,23 @@ def test_a_cluster_comes_up_and_goes(lab: client.Lab, tmp_path: Path, capfd: pyt
     assert scene.left() == []
     removal = ovirt_calls.read(scene.calls()[before + len(spent) :])
     with capfd.disabled():
-        print(f"\ncalls to the engine: {len(spent)} to create 6 machines, {len(removal)} to destroy 5")
-    well_spent(spent, vms, CREATE_CALLS + 6 * CALLS_PER_MACHINE, CALLS_PER_MACHINE)
-    well_spent(removal, vms, DESTROY_CALLS + 5 * REMOVAL_PER_MACHINE, REMOVAL_PER_MACHINE)
+        print(f"\ncalls to the engine to create: {told(spent)}; to destroy: {told(removal)}")
+    well_spent(spent, vms, CREATE_CALLS + MADE * CALLS_PER_MACHINE, CALLS_PER_MACHINE)
+    well_spent(removal, vms, DESTROY_CALLS + len(vms) * REMOVAL_PER_MACHINE, REMOVAL_PER_MACHINE)
+    well_watched(spent, vms, WORKERS)
+    well_watched(removal, vms, 0)
+    for own in ovirt_calls.by_process([*spent, *removal], ovirt_calls.CONTROLLERS).values():
+        signed_in_once(own)
+
+
+def told(calls: list[ovirt_calls.Call]) -> str:
+    """How many calls each process made."""
+    programs = (ovirt_calls.INSTALLER, ovirt_calls.CONTROLLERS)
+    return ", ".join(
+        f"{len(own)} by {program} ({process})"
+        for program in programs
+        for process, own in ovirt_calls.by_process(calls, program).items()
+    )
 
 
 def workers_of_the_set(scene: ovirt_scene.Scene) -> set[str]:
@@ -152,19 +169,42 @@ def nowhere_but_in_the_cluster(scene: ovirt_scene.Scene, word: str) -> None:
 
 
 def well_spent(calls: list[ovirt_calls.Call], machines: dict[str, str], most: int, each: int) -> None:
-    listed = "\n".join(map(str, calls))
-    assert ovirt_calls.impatient(calls, WATCHERS) == [], listed
-    assert ovirt_calls.repeated_writes(calls) == [], listed
-    # A session that nobody uses for half an hour ends, and the engine says so to whoever comes next.
-    ended = any(call.status == 401 for call in calls)
-    signed_in, signed_out = ovirt_calls.sign_ins(calls)
-    assert 1 <= signed_in <= 1 + ended + CONTROLLERS, listed
-    assert signed_out >= 1, listed
-    # The cluster's own controllers look after its machines meanwhile, and the longer it takes the more often.
-    looks = int(ovirt_calls.seconds(calls) / LOOK)
-    assert len(calls) <= most + looks * len(machines), listed
-    busy = ovirt_calls.per_machine(calls, machines)
-    assert {name: count for name, count in busy.items() if count > each + looks} == {}
+    """What one command of the installer asked the engine for."""
+    [own] = ovirt_calls.by_process(calls, ovirt_calls.INSTALLER).values()
+    listed = "\n".join(map(str, own))
+    assert ovirt_calls.impatient(own) == [], listed
+    assert ovirt_calls.repeated_writes(own) == [], listed
+    signed_in_once(own)
+    assert ovirt_calls.sign_ins(own)[1] == 1, listed
+    assert len(own) <= most, listed
+    assert {name: count for name, count in ovirt_calls.per_machine(own, machines).items() if count > each} == {}
+
+
+def well_watched(calls: list[ovirt_calls.Call], machines: dict[str, str], made: int) -> None:
+    """What the cluster's controllers asked it for meanwhile: of two processes the one that leads."""
+    processes = ovirt_calls.by_process(calls, ovirt_calls.CONTROLLERS)
+    for own in processes.values():
+        listed = "\n".join(map(str, own))
+        assert ovirt_calls.impatient(own, WATCHERS) == [], listed
+        minutes = math.ceil(ovirt_calls.seconds(own) / 60)
+        most = {
+            name: CALLS_PER_WORKER + minutes * AWAITED_A_MINUTE
+            if made and "-worker-" in name
+            else FIRST_LOOKS + minutes * LOOKS_A_MINUTE
+            for name in machines
+        }
+        busy = ovirt_calls.per_machine(own, machines)
+        assert {name: count for name, count in busy.items() if count > most[name]} == {}, listed
+        assert len(own) <= WATCH_CALLS + sum(most.values()), listed
+    written = [call for own in processes.values() for call in own if call.method != "GET"]
+    assert ovirt_calls.repeated_writes(written) == []
+    assert sum(call.method == "POST" and call.path.startswith("/vms?") for call in written) == made
+
+
+def signed_in_once(own: list[ovirt_calls.Call]) -> None:
+    """A session that nobody uses for half an hour ends, and the engine says so to whoever comes next."""
+    ended = any(call.status == 401 for call in own)
+    assert ovirt_calls.sign_ins(own)[0] in (1, 1 + ended), "\n".join(map(str, own))
 
 
 @pytest.mark.long

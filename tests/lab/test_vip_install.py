@@ -163,7 +163,7 @@ def test_a_cluster_comes_up_behind_a_virtual_address(
     ready_dir: Path, make: Callable[..., produce.Produced], tmp_path: Path
 ) -> None:
     masters = ["master-0", "master-1", "master-2"]
-    with rack.running_lab(tmp_path / "lab", SPEED) as lab:
+    with rack.unhurried_lab(tmp_path / "lab", SPEED) as lab:
         address = str(ipaddress.ip_network(lab.network)[100])
         bring_keepalived(ready_dir, address, make)
         scene = rack.Rack(lab, ready_dir, listeners=(443, 80), names=("*.apps",))

@@ -2,7 +2,7 @@
 
 The demo plays the user of an oVirt engine (the lab's): it answers the survey from a file, writes two names into DNS,
 and leaves the rest to moorage. Everything lands in one folder, the lab and the engine's credentials included, so that
-the user's own, if there are any, are left alone.
+the user's own, if there are any, are left alone. Nothing outlives a demo that is killed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -46,6 +47,7 @@ _MADE = (
 _KINDS = ("vms", "templates", "disks", "tags", "affinity_groups")
 # Not with modules that happen to lie where the user is.
 _MOORAGE = [sys.executable, "-P", "-m", "moorage"]
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHzV9tPOUGRTXaI2fYzPeBRPJc4QzeQN8yUkZ7rQrM2p demo"
 _PULL_SECRET = '{"auths":{"registry.example.com":{"auth":"ZGVtbzpkZW1v"}}}'  # noqa: S105 - nobody's
 
@@ -63,12 +65,19 @@ def add(command: argparse.ArgumentParser, _: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, voice: talk.Voice) -> int:
-    from moorage.lab import client
+    from moorage.lab import owner
 
-    began = time.monotonic()
     root = Path(FOLDER if arguments.dir == "." else arguments.dir).resolve()
     _clear(root)
-    where = root / "lab"
+    # Whoever ends in good order, or tells of a failure, lets go of it first.
+    with owner.owned(root / "lab"):
+        return _shown(root, arguments)
+
+
+def _shown(root: Path, arguments: argparse.Namespace) -> int:
+    from moorage.lab import client
+
+    began, where = time.monotonic(), root / "lab"
     _say("1. a datacentre: the lab, in a process of its own")
     lab = client.start(where, arguments.speed)
     print(f"network {lab.network}, {lab.speed:g} cloud seconds a second")
@@ -234,7 +243,8 @@ class Demo:
 
     def _moorage(self, *words: str) -> None:
         print(f"$ moorage {shlex.join(words)}", flush=True)
-        ended = subprocess.run([*_MOORAGE, *words, "--dir", str(self.assets)], check=False, env=self._environment)
+        command = [*_MOORAGE, *words, "--dir", str(self.assets)]
+        ended = subprocess.run(command, check=False, env=self._environment, preexec_fn=_with_us)
         if ended.returncode:
             raise StepFailed(" ".join(["moorage", *words[:2]]), ended.returncode)
 
@@ -283,6 +293,13 @@ class StepFailed(errors.MoorageError):
     def __init__(self, what: str, code: int) -> None:
         super().__init__(f"{what} ended with {code}", remedy="see its words above")
         self.exit_code = code
+
+
+def _with_us() -> None:
+    """Called in a new process: have the kernel end it when we die, as Ctrl-C would."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
 
 
 def _output(command: list[str], environment: dict[str, str]) -> str:

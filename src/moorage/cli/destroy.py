@@ -74,7 +74,8 @@ def _summary(
         aside = str(done.set_aside) if done.set_aside else None
         print(json.dumps({"infraID": known.infra_id, "removed": list(done.removed), "setAside": aside}, indent=1))
     if done.removed:
-        voice.info(f"{what} is gone: {len(done.removed)} removed in {done.rounds} rounds, nothing is left")
+        rounds = "1 round" if done.rounds == 1 else f"{done.rounds} rounds"
+        voice.info(f"{what} is gone: {len(done.removed)} removed in {rounds}, nothing is left")
     else:
         voice.info(f"nothing of {what} is there: nothing on platform {known.platform} bears its mark")
     if done.set_aside:

@@ -162,8 +162,9 @@ def run_calls(arguments: argparse.Namespace, voice: talk.Voice) -> int:
     for call in found:
         struck = f" [{', '.join(call['faults'])}]" if call["faults"] else ""
         result = "no answer" if call["status"] is None else call["status"]
+        program = "".join(f" by {name}" for name in call["agent"].split()[:1] if name != call["who"])
         print(
-            f"{call['number']:6} {call['at']} {call['service']} {call['who']}: {call['method']} {call['path']}"
+            f"{call['number']:6} {call['at']} {call['service']} {call['who']}{program}: {call['method']} {call['path']}"
             f" -> {result} ({call['seconds']:.1f} s){struck}"
         )
     return 0

@@ -40,10 +40,9 @@ def add(command: argparse.ArgumentParser, shared: argparse.ArgumentParser) -> No
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("at least 1")
-    return number
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace, _: talk.Voice) -> int:
@@ -52,6 +51,8 @@ def run(arguments: argparse.Namespace, _: talk.Voice) -> int:
 
     from moorage.engine import clock as clocks
     from moorage.engine import interrupt
+
+    cluster_access.require_extra()
     from moorage.machines import assembly
 
     log_to_stderr(arguments.log_level)

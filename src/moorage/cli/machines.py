@@ -6,10 +6,11 @@ Anywhere else, and with ``--once``, it is a plain table that is printed once; ``
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moorage.cli import cluster_access, talk
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from moorage.machines.runtime import informer
 
 HEADINGS = ("SET", "MACHINE", "PHASE", "NODE", "INSTANCE", "AGE", "WAITS FOR")
+#: What a narrow screen does without, in this order: a node is called like its machine, and a machine like its set.
+_DISPENSABLE = ("NODE", "SET", "AGE", "INSTANCE")
+#: Letters that the last column has at least.
+_LEAST = 20
 _NAMESPACE = "openshift-machine-api"
 _PER_SECOND = 2
 _STYLES = {"Running": "green", "Failed": "red", "Deleting": "yellow"}
@@ -79,11 +84,19 @@ def cells(row: overview.Row) -> tuple[str, ...]:
 
 def _looked(client: clients.Client, clock: clocks.Clock) -> overview.Overview:
     """One look at everything."""
+    from moorage import errors
     from moorage.machines import overview
+    from moorage.machines.runtime import errors as api_errors
     from moorage.machines.runtime import kinds
 
     def listed(kind: kinds.Kind, namespace: str = "") -> list[dict[str, Any]]:
-        return client.list(kind, namespace)[0]
+        try:
+            return client.list(kind, namespace)[0]
+        except api_errors.NotFound as missing:
+            raise errors.MoorageError(
+                f"this cluster has no {kind}: it is no OpenShift or OKD, or was installed without the machine-api",
+                remedy="give the kubeconfig of another cluster by --kubeconfig",
+            ) from missing
 
     return overview.overview(
         listed(kinds.MACHINE, _NAMESPACE),
@@ -98,7 +111,7 @@ def _live(client: clients.Client, clock: clocks.Clock) -> None:
     """Follow the cluster on the screen until the user has seen enough."""
     import logging
 
-    from rich import live
+    from rich import console, live
 
     from moorage.machines import overview
     from moorage.machines.runtime import informer, kinds
@@ -107,6 +120,7 @@ def _live(client: clients.Client, clock: clocks.Clock) -> None:
     # The caches tell of their troubles by logging; the screen is the table's, which says for itself that it is old.
     logging.getLogger("moorage").addHandler(logging.NullHandler())
     logging.getLogger("moorage").propagate = False
+    screen = console.Console()
     caches = [
         informer.Informer(client, kinds.MACHINE, namespace=_NAMESPACE),
         informer.Informer(client, kinds.MACHINE_SET, namespace=_NAMESPACE),
@@ -116,20 +130,39 @@ def _live(client: clients.Client, clock: clocks.Clock) -> None:
 
     def draw() -> console.RenderableType:
         machines, sets, nodes, requests = (cache.list() for cache in caches)
-        return drawn(overview.overview(machines, sets, nodes, requests, clock.wall()), silence(caches))
+        found = overview.overview(machines, sets, nodes, requests, clock.wall())
+        return drawn(found, silence(caches), screen.width)
 
     for cache in caches:
         cache.start()
     try:
         for cache in caches:
             cache.wait_synced()
-        with live.Live(get_renderable=draw, refresh_per_second=_PER_SECOND, screen=False):
+        with _silent_keys(), live.Live(console=screen, get_renderable=draw, refresh_per_second=_PER_SECOND):
             _until_interrupted()
     except KeyboardInterrupt:
         pass  # the user has seen enough
     finally:
         for cache in caches:
             cache.stop()
+
+
+@contextlib.contextmanager
+def _silent_keys() -> Iterator[None]:
+    """What is typed meanwhile, Ctrl-C included, is not shown: it would push the table out of its place."""
+    import termios
+
+    if not sys.stdin.isatty():
+        yield  # nobody types there
+        return
+    before = termios.tcgetattr(sys.stdin)
+    silent = before.copy()
+    silent[3] &= ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
 
 
 def _until_interrupted() -> None:
@@ -143,19 +176,32 @@ def silence(caches: Sequence[informer.Informer]) -> float:
     return max((cache.silent_for for cache in caches), default=0.0)
 
 
-def drawn(found: overview.Overview, silent: float = 0.0) -> console.Group:
+def fitting(rows: Sequence[tuple[str, ...]], width: int) -> list[int]:
+    """The columns that a screen of this width has room for: what a machine waits for is seen on every one."""
+    left = list(range(len(HEADINGS)))
+    for heading in ("", *_DISPENSABLE):
+        left = [column for column in left if HEADINGS[column] != heading]
+        taken = sum(max(len(row[column]) for row in (HEADINGS, *rows)) + 1 for column in left[:-1])
+        if taken + _LEAST <= width:
+            break
+    return left
+
+
+def drawn(found: overview.Overview, silent: float = 0.0, width: int = 200) -> console.Group:
     """The table for a screen. What is shown after a long silence is old, and says so."""
     from rich import console, table, text
 
     from moorage.installer import durations
 
     rows = table.Table(box=None, pad_edge=False, expand=True)
-    for heading in HEADINGS:
+    listed = [cells(row) for row in found.machines]
+    columns = fitting(listed, width)
+    for heading in (HEADINGS[column] for column in columns):
         is_last = heading == HEADINGS[-1]
         rows.add_column(heading, overflow="ellipsis", no_wrap=not is_last, ratio=1 if is_last else None)
-    for row in found.machines:
+    for row, words in zip(found.machines, listed, strict=True):
         style = "yellow" if row.why and row.phase not in _STYLES else _STYLES.get(row.phase, "")
-        rows.add_row(*(text.Text(cell, style=style if number == 2 else "") for number, cell in enumerate(cells(row))))
+        rows.add_row(*(text.Text(words[each], style=style if HEADINGS[each] == "PHASE" else "") for each in columns))
     above = [text.Text(set_line(each), style="bold") for each in found.sets]
     if silent > 10:
         above.append(text.Text(f"no word from the cluster for {durations.words(silent)}: this is old", style="red"))

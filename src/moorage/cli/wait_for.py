@@ -59,6 +59,7 @@ def run_install(arguments: argparse.Namespace, voice: talk.Voice) -> int:
             "kubeconfig": str(installed.kubeconfig.absolute()),
             "kubeadminPasswordFile": str(installed.kubeadmin_password.absolute()),
             "degraded": list(installed.degraded),
+            "missing": installed.missing,
         }
 
     return _waited(arguments, voice, _INSTALL, wait)
@@ -107,6 +108,8 @@ def _report(
 def summary(installed: waiting.Installed, voice: talk.Voice) -> None:
     for complaint in installed.degraded:
         voice.warn(complaint)
+    if installed.missing:
+        voice.warn(f"the cluster works, but {installed.missing}; see: moorage machines --once")
     if installed.console_url:
         voice.info(f"console: {installed.console_url}")
         voice.info(f"log in as kubeadmin with the password in {installed.kubeadmin_password.absolute()}")

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.assets import machine_api_manifests as controllers
+from moorage.installer import wording
 from moorage.machines import objects, overview, phases
 
 Object = Mapping[str, Any]
@@ -29,6 +31,8 @@ _PULLING: Final = (
     "RegistryUnavailable",
     "SignatureValidationFailed",
 )
+#: "its disk to be ready" is something to wait for, "the engine does not answer" is not.
+_AWAITED: Final = re.compile(r"\S[^:]* to (be|end|show)\b")
 #: `overview` calls a machine neglected after a while; here the controllers are asked themselves.
 _ANY_TIME: Final = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
@@ -51,20 +55,32 @@ def sentences(sight: Sight, machines: Sequence[Object], asking: Mapping[str, str
     """What is known of the workers that are not nodes yet; ``asking`` has the pending requests by node name."""
     yield from _idle(sight)
     for found in sight.sets:
-        wanted, there = _counts(found)
+        wanted, there = counts(found)
         if there < wanted:
             yield f"the MachineSet {objects.name(found)} has made {there} of {wanted} machines"
-    for machine in machines:
-        if objects.role(machine) != "master" and not objects.node_name(machine) and not objects.failure(machine):
-            why = overview.why(machine, {}, asking, _ANY_TIME)
-            yield f"the machine {objects.name(machine)} is {_phase(machine)}, and waits {_leading(why)}"
+    missing = [
+        machine
+        for machine in machines
+        if objects.role(machine) != "master" and not objects.node_name(machine) and not objects.failure(machine)
+    ]
+    reasons = ((objects.name(each), (_phase(each), overview.why(each, {}, asking, _ANY_TIME))) for each in missing)
+    for (phase, why), names in wording.together(reasons).items():
+        if len(names) == 1:
+            yield f"the machine {names[0]} is {phase}{_leading(why, 'waits')}"
+        else:
+            yield f"the machines {', '.join(wording.cut(names, 'machines'))} are {phase}{_leading(why, 'wait')}"
 
 
-def advice(sight: Sight) -> str:
-    """What helps controllers whose image nobody can pull; empty if that is not what is wrong."""
-    image = next((image for image, _ in _unpulled(sight.pods)), "")
-    if is_at_work(sight.deployment) or not image:
-        return ""
+def advice(sight: Sight, machines: Sequence[Object]) -> str:
+    """What helps controllers that do not run, or where to see what machines wait for; empty if nothing is wrong."""
+    if not is_at_work(sight.deployment):
+        image = next((image for image, _ in _unpulled(sight.pods)), "")
+        return _advice_on_image(image) if image else _advice_on_end(sight.pods)
+    waiting = [each for each in machines if objects.role(each) != "master" and not objects.node_name(each)]
+    return "see what each waits for: moorage machines --once" if sight.deployment and waiting else ""
+
+
+def _advice_on_image(image: str) -> str:
     change = f"oc -n {controllers.NAMESPACE} set image deployment/{controllers.NAME} '*=IMAGE'"
     return (
         f"push {image} to where the nodes can pull it (pull secret, mirror, proxy), or name another: {change}; "
@@ -72,11 +88,17 @@ def advice(sight: Sight) -> str:
     )
 
 
+def _advice_on_end(pods: Sequence[Object]) -> str:
+    if not next(_ended(pods), ""):
+        return ""
+    return f"see all they said: oc -n {controllers.NAMESPACE} logs deployment/{controllers.NAME} --previous"
+
+
 def _idle(sight: Sight) -> Iterator[str]:
     if is_at_work(sight.deployment):
         return
     for image, message in _unpulled(sight.pods):
-        yield f"{_NAMED} do not run: the image {image} cannot be pulled: {message}"
+        yield f"{_NAMED} do not run: the image {image} cannot be pulled: {wording.short(message)}"
         return
     told = [*_ended(sight.pods), *_homeless(sight.pods)]
     yield f"{_NAMED} do not run{': ' if told else ' yet'}{told[0] if told else ''}"
@@ -97,14 +119,17 @@ def _ended(pods: Sequence[Object]) -> Iterator[str]:
         over = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
         if over:
             words = str(over.get("message") or over.get("reason") or "").strip().splitlines()
-            yield f"they ended with {over.get('exitCode', '?')}" + (f", saying: {words[-1]}" if words else "")
+            yield f"they ended with {over.get('exitCode', '?')}" + (
+                f", saying: {wording.short(words[-1])}" if words else ""
+            )
 
 
 def _homeless(pods: Sequence[Object]) -> Iterator[str]:
     for pod in pods:
         for found in objects.conditions(pod):
             if found.get("type") == "PodScheduled" and found.get("status") == "False":
-                yield f"no node takes them: {found.get('message') or found.get('reason') or 'no reason given'}"
+                why = str(found.get("message") or found.get("reason") or "no reason given")
+                yield f"no node takes them: {wording.short(why)}"
 
 
 def _containers(pods: Sequence[Object]) -> Iterator[Object]:
@@ -112,7 +137,8 @@ def _containers(pods: Sequence[Object]) -> Iterator[Object]:
         yield from objects.status(pod).get("containerStatuses") or ()
 
 
-def _counts(found: Object) -> tuple[int, int]:
+def counts(found: Object) -> tuple[int, int]:
+    """How many machines a MachineSet is to have, and has."""
     wanted = objects.spec(found).get("replicas")
     return 1 if wanted is None else int(wanted), int(objects.status(found).get("replicas") or 0)
 
@@ -121,6 +147,9 @@ def _phase(machine: Object) -> str:
     return phases.phase(machine) or "new"
 
 
-def _leading(why: str) -> str:
-    """``why`` so that it follows on "waits"."""
-    return why if why.startswith(("for ", "to ")) else f"for {why or 'its node'}"
+def _leading(why: str, waits: str) -> str:
+    """What follows on the phase: what is waited for, or what came in the way."""
+    why = wording.short(why or "for its node")
+    if why.startswith(("for ", "to ")):
+        return f", and {waits} {why}"
+    return f", and {waits} for {why}" if _AWAITED.match(why) else f": {why}"

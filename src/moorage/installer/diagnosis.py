@@ -2,7 +2,8 @@
 
 `look` reads nodes, certificate requests, machines and who makes them, the cluster version and the operators once; all
 else is pure. The aim is the sentence an experienced colleague would say after five minutes of looking around: not
-"timed out", but "2 of 3 masters are Nodes, the other one has not asked for a certificate".
+"timed out", but "2 of 3 masters are Nodes, the other one has not asked for a certificate". What is true of several is
+told once.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cryptography import x509
 from cryptography.x509 import oid
 
-from moorage.installer import awaited_workers, kube
+from moorage.installer import awaited_workers, kube, wording
 
 Object = Mapping[str, Any]
 
@@ -29,9 +30,19 @@ OPERATORS = "/apis/config.openshift.io/v1/clusteroperators"
 _CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 _SERVING_SIGNER = "kubernetes.io/kubelet-serving"
 _NODE_USER = "system:node:"
+#: What is told of machines that have asked to be let in, by the state of their request and whether they are several.
+_JOINING = {
+    ("denied", False): "the certificate request {names} of {nodes} was denied",
+    ("denied", True): "the certificate requests {names} of {nodes} were denied",
+    ("failed", False): "the certificate request {names} of {nodes} failed",
+    ("failed", True): "the certificate requests {names} of {nodes} failed",
+    ("pending", False): "{nodes} waits for its certificate request {names} to be approved",
+    ("pending", True): "{nodes} wait for their certificate requests {names} to be approved",
+    ("approved", False): "{nodes} has been let in, but is no Node yet",
+    ("approved", True): "{nodes} have been let in, but are no Nodes yet",
+}
 _MASTER_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
-_LONGEST_MESSAGE = 240
-_MOST_LISTED = 6
+_MOST_NAMED = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +116,7 @@ def present(reader: kube.Reader, path: str) -> Object:
 
 def sentence(sight: Sight, facts: Facts) -> str:
     """Everything missing, the machines first: without them no operator can work."""
-    return joined(
+    return wording.joined(
         machines_missing(sight, facts),
         version_missing(sight.version),
         operators_missing(sight.operators),
@@ -116,24 +127,41 @@ def machines_missing(sight: Sight, facts: Facts) -> str:
     """What is missing until all machines are nodes at work."""
     masters = [node for node in sight.nodes if is_master(node)]
     workers = [node for node in sight.nodes if not is_master(node)]
-    return joined(
+    wanted = _workers_wanted(sight, facts)
+    return wording.joined(
         _arrival("master", len(masters), facts.masters, sight)
-        or joined(_arrival("worker", len(workers), facts.workers, sight), _unmade(len(workers), facts.workers, sight))
+        or wording.joined(_arrival("worker", len(workers), wanted, sight), _unmade(len(workers), wanted, sight))
         or _joining([request for request in _newcomers(sight) if request.state != "approved"]),
-        *(_not_ready(node) for node in [*masters, *workers]),
+        *_not_ready("master", masters),
+        *_not_ready("worker", workers),
         _unapproved(sight),
         *(_failed_machine(machine) for machine in sight.machines),
     )
 
 
+def still_missing(reader: kube.Reader, facts: Facts) -> str:
+    """The machines that a cluster which is complete could do without; whoever cannot be asked lacks nothing."""
+    try:
+        return machines_missing(look(reader), facts)
+    except kube.ApiProblem:
+        return ""
+
+
 def silent(sight: Sight, facts: Facts) -> str:
     """The role of which machines are missing that have not even asked to be let in; empty if there are none."""
     asked = len(_newcomers(sight))
-    for role, wanted in (("master", facts.masters), ("worker", facts.workers)):
+    for role, wanted in (("master", facts.masters), ("worker", _workers_wanted(sight, facts))):
         have = sum(is_master(node) == (role == "master") for node in sight.nodes)
         if wanted is not None and have + asked < wanted:
             return role
     return ""
+
+
+def _workers_wanted(sight: Sight, facts: Facts) -> int | None:
+    """As many as MachineSets are to make: somebody may have scaled them since the install-config was written."""
+    if facts.workers is None or not sight.makers.sets:
+        return facts.workers
+    return sum(awaited_workers.counts(found)[0] for found in sight.makers.sets)
 
 
 def version_missing(version: Object) -> str:
@@ -149,20 +177,23 @@ def version_missing(version: Object) -> str:
 
 def operators_missing(operators: Iterable[Object]) -> str:
     """The operators that are not well, with their own words: degraded ones first."""
-    ranked: list[tuple[int, str, str]] = []
-    for operator in operators:
-        name = name_of(operator)
-        troubles: tuple[tuple[str, str, str], ...] = (
-            ("Degraded", "True", "is degraded"),
-            ("Available", "False", "is not available"),
-            ("Progressing", "True", "is progressing"),
-        )
-        for rank, (kind, status, words) in enumerate(troubles):
+    troubles: tuple[tuple[str, str, str], ...] = (
+        ("Degraded", "True", "degraded"),
+        ("Available", "False", "not available"),
+        ("Progressing", "True", "progressing"),
+    )
+    ranked: list[tuple[str, tuple[int, str]]] = []
+    for operator in sorted(operators, key=name_of):
+        for rank, (kind, status, _) in enumerate(troubles):
             found = condition(operator, kind)
             if found.get("status") == status:
-                ranked.append((rank, name, f"{name} {words}: {_brief(found)}"))
+                ranked.append((name_of(operator), (rank, _brief(found))))
                 break
-    return joined(*_cut([text for _, _, text in sorted(ranked)], "operators"))
+    told = [
+        f"{', '.join(wording.cut(names, 'operators'))} {'is' if len(names) == 1 else 'are'} {troubles[rank][2]}: {why}"
+        for (rank, why), names in sorted(wording.together(ranked).items(), key=lambda each: (each[0][0], each[1]))
+    ]
+    return wording.joined(*wording.cut(told, "reasons"))
 
 
 def degraded(operators: Iterable[Object]) -> tuple[str, ...]:
@@ -182,7 +213,7 @@ def etcd_missing(etcd: Object, endpoints: Object, facts: Facts) -> str:
         counted = f"etcd has {len(members)}{of} members besides the bootstrap's"
     running = condition(etcd, "EtcdRunningInCluster")
     degraded_etcd = condition(etcd, "EtcdMembersDegraded")
-    return joined(
+    return wording.joined(
         counted,
         f"the etcd operator says: {_brief(running)}" if running else "the etcd operator has not judged its members yet",
         f"members are degraded: {_brief(degraded_etcd)}" if degraded_etcd.get("status") == "True" else "",
@@ -193,9 +224,9 @@ def advice(sight: Sight) -> str:
     """What a person can do about it from here, if anything."""
     waiting = [request.name for request in _requests(sight) if request.state == "pending"]
     if not waiting:
-        return awaited_workers.advice(sight.makers)
-    named = " ".join(waiting[:_MOST_LISTED])
-    more = f" (and {len(waiting) - _MOST_LISTED} more)" if len(waiting) > _MOST_LISTED else ""
+        return awaited_workers.advice(sight.makers, sight.machines)
+    named = " ".join(waiting[:_MOST_NAMED])
+    more = f" (and {len(waiting) - _MOST_NAMED} more)" if len(waiting) > _MOST_NAMED else ""
     return f"if these machines are yours, let them in: oc adm certificate approve {named}{more}"
 
 
@@ -219,10 +250,6 @@ def is_master(node: Object) -> bool:
     return any(label in labels for label in _MASTER_LABELS)
 
 
-def joined(*parts: str) -> str:
-    return "; ".join(part for part in parts if part)
-
-
 def _arrival(role: str, have: int, want: int | None, sight: Sight) -> str:
     """How far the machines of a role have come; empty if all of them are nodes."""
     if want is None or have >= want:
@@ -240,7 +267,8 @@ def _unmade(have: int, want: int | None, sight: Sight) -> str:
     if want is None or have >= want:
         return ""
     asking = {request.node: request.name for request in _newcomers(sight) if request.state == "pending"}
-    return joined(*_cut(list(map(_short, awaited_workers.sentences(sight.makers, sight.machines, asking))), "machines"))
+    told = list(awaited_workers.sentences(sight.makers, sight.machines, asking))
+    return wording.joined(*wording.cut(told, "machines"))
 
 
 def _still_silent(have: int, want: int, asked: Sequence[Request]) -> str:
@@ -257,14 +285,14 @@ def _still_silent(have: int, want: int, asked: Sequence[Request]) -> str:
 
 
 def _joining(asked: Sequence[Request]) -> str:
-    words: dict[str, Callable[[Request], str]] = {
-        "denied": lambda request: f"the certificate request {request.name} of {request.node} was denied",
-        "failed": lambda request: f"the certificate request {request.name} of {request.node} failed",
-        "pending": lambda request: f"{request.node} waits for its certificate request {request.name} to be approved",
-        "approved": lambda request: f"{request.node} has been let in, but is no Node yet",
-    }
-    told = [words[state](request) for state in words for request in asked if request.state == state]
-    return ", ".join(_cut(told, "requests"))
+    told = []
+    for state in ("denied", "failed", "pending", "approved"):
+        found = [request for request in asked if request.state == state]
+        if found:
+            nodes = ", ".join(wording.cut([request.node for request in found], "machines"))
+            names = ", ".join(wording.cut([request.name for request in found], "requests"))
+            told.append(_JOINING[state, len(found) > 1].format(nodes=nodes, names=names))
+    return ", ".join(told)
 
 
 def _newcomers(sight: Sight) -> list[Request]:
@@ -282,7 +310,7 @@ def _unapproved(sight: Sight) -> str:
     if not waiting:
         return ""
     verb = "waits for its" if len(waiting) == 1 else "wait for their"
-    return f"{', '.join(_cut(sorted(waiting), 'nodes'))} {verb} serving certificate to be approved"
+    return f"{', '.join(wording.cut(sorted(waiting), 'nodes'))} {verb} serving certificate to be approved"
 
 
 def _requests(sight: Sight) -> list[Request]:
@@ -315,30 +343,27 @@ def _requested_node(request: str) -> str:
     return str(names[0].value) if names else ""
 
 
-def _not_ready(node: Object) -> str:
-    ready = condition(node, "Ready")
-    return "" if ready.get("status") == "True" else f"{name_of(node)} is not Ready: {_brief(ready)}"
+def _not_ready(role: str, nodes: Sequence[Object]) -> list[str]:
+    """Nodes of a role that are not Ready: by their names, or by their number if it is all there are."""
+    waiting = [(name_of(node), ready) for node in nodes if (ready := condition(node, "Ready")).get("status") != "True"]
+    told = []
+    for why, names in wording.together((name, _brief(ready)) for name, ready in waiting).items():
+        if len(names) == 1:
+            told.append(f"{names[0]} is not Ready: {why}")
+        elif len(names) == len(nodes):
+            told.append(f"{len(names)} {role}s are not Ready: {why}")
+        else:
+            told.append(f"{', '.join(wording.cut(names, 'nodes'))} are not Ready: {why}")
+    return wording.cut(told, "reasons")
 
 
 def _failed_machine(machine: Object) -> str:
     status = machine.get("status") or {}
     if status.get("phase") != "Failed":
         return ""
-    reason = _short(str(status.get("errorMessage") or status.get("errorReason") or "no reason given"))
+    reason = wording.short(str(status.get("errorMessage") or status.get("errorReason") or "no reason given"))
     return f"the machine {name_of(machine)} has failed: {reason}"
 
 
 def _brief(found: Object) -> str:
-    return _short(str(found.get("message") or found.get("reason") or "no reason given"))
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 1]}…"
-
-
-def _cut(told: list[str], what: str) -> list[str]:
-    """The first few, and how many more there are."""
-    if len(told) <= _MOST_LISTED:
-        return told
-    return [*told[:_MOST_LISTED], f"and {len(told) - _MOST_LISTED} more {what}"]
+    return wording.short(str(found.get("message") or found.get("reason") or "no reason given"))

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from moorage import errors
 from moorage.config import load
 from moorage.engine import clock as clocks
-from moorage.installer import diagnosis, kube, kubeconfig, probes, produce
+from moorage.installer import diagnosis, kube, kubeconfig, probes, produce, wording
 from moorage.platforms import registry
 
 T = TypeVar("T")
@@ -84,7 +84,10 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class Installed:
-    """A cluster that is ready to be used. ``console_url`` is empty for a cluster without a console."""
+    """A cluster that is ready to be used. ``console_url`` is empty for a cluster without a console.
+
+    ``missing`` tells of machines that it can do without and that are not nodes yet: such as its second worker.
+    """
 
     api_url: str
     console_url: str
@@ -92,6 +95,7 @@ class Installed:
     kubeconfig: Path
     kubeadmin_password: Path
     degraded: tuple[str, ...] = ()
+    missing: str = ""
 
 
 def bootstrap_complete(
@@ -141,6 +145,7 @@ def install_complete(directory: Path, clock: clocks.Clock, environ: Mapping[str,
             kubeconfig=path,
             kubeadmin_password=directory / "auth" / "kubeadmin-password",
             degraded=diagnosis.degraded(settled),
+            missing=diagnosis.still_missing(reader, facts),
         )
 
 
@@ -245,7 +250,7 @@ class _Telling:
         self._said_at = 0.0
 
     def waiting_for(self, missing: str) -> None:
-        now = self._clock.now()
+        missing, now = wording.glance(missing), self._clock.now()
         if missing != self._last or now - self._said_at >= HEARTBEAT:
             self._last, self._said_at = missing, now
             self._say(self._stage.name, f"{self._stage.goal}: {missing}", now - self._began)
@@ -285,14 +290,14 @@ def _bootstrapped(reader: kube.Reader, facts: diagnosis.Facts, cause: Cause) -> 
         return
     sight = diagnosis.look(reader)
     control_plane = dataclasses.replace(facts, workers=None)
-    missing = diagnosis.joined(
+    missing = wording.joined(
         diagnosis.machines_missing(sight, control_plane), cause(diagnosis.silent(sight, control_plane))
     )
     # While machines are missing the operators have nowhere to run, so their complaints would only hide the cause.
     missing = missing or diagnosis.operators_missing(sight.operators)
     told = f"the bootstrap says {status!r}" if status else ""
     raise NotYet(
-        diagnosis.joined(told, missing) or "all masters are Ready; the bootstrap has yet to say that it is done",
+        wording.joined(told, missing) or "all masters are Ready; the bootstrap has yet to say that it is done",
         diagnosis.advice(sight),
     )
 
@@ -324,7 +329,7 @@ def _installed(reader: kube.Reader, facts: diagnosis.Facts, cause: Cause) -> str
     if states["Available"] == "True" and states["Failing"] != "True" and states["Progressing"] == "False":
         return _version(version)
     sight = diagnosis.look(reader)
-    missing = diagnosis.joined(diagnosis.sentence(sight, facts), cause(diagnosis.silent(sight, facts)))
+    missing = wording.joined(diagnosis.sentence(sight, facts), cause(diagnosis.silent(sight, facts)))
     raise NotYet(missing or "the cluster version is not settled", diagnosis.advice(sight))
 
 
@@ -339,7 +344,7 @@ def _ingress_authority(reader: kube.Reader) -> str:
         operators = diagnosis.listed(reader, diagnosis.OPERATORS)
         ingress = [operator for operator in operators if diagnosis.name_of(operator) == "ingress"]
         raise NotYet(
-            diagnosis.joined(
+            wording.joined(
                 "the ingress operator has not published its certificate", diagnosis.operators_missing(ingress)
             )
         )

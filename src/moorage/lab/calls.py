@@ -1,7 +1,8 @@
 """What was asked of the lab's APIs: every call is recorded with who made it, what came of it and the cloud's time.
 
 `recording` is the outermost middleware of an API, so that it sees what the client saw, the work of `faults` included.
-A handler that knows its caller says so in ``request[calls.WHO]``; until then a caller is known by its address.
+A handler that knows its caller says so in ``request[calls.WHO]``; until then a caller is known by its address. What a
+program says it is (``User-Agent``) is kept beside that: many programs may use one account.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ DROPPED = web.RequestKey("dropped", bool)
 
 KEPT = 10_000
 _LONGEST_PATH = 2048
+_LONGEST_NAME = 100
+_LONGEST_AGENT = 200
 _BROKEN = 500
 
 
@@ -38,6 +41,7 @@ class Call:
     status: int | None
     seconds: float
     faults: tuple[str, ...] = ()
+    agent: str = ""
 
     def to_json(self) -> dict[str, object]:
         """The call as a document for programs."""
@@ -46,6 +50,7 @@ class Call:
             "service": self.service,
             "at": self.at.isoformat(timespec="milliseconds"),
             "who": self.who,
+            "agent": self.agent,
             "method": self.method,
             "path": self.path,
             "status": self.status,
@@ -75,7 +80,8 @@ class CallLog:
         faults = request.get(FAULTS, ())
         path = request.path_qs[:_LONGEST_PATH]
         kept = self._calls.setdefault(service, collections.deque(maxlen=self._keep))
-        kept.append(Call(self.total, service, at, who, request.method, path, status, seconds, faults))
+        agent = request.headers.get("User-Agent", "")[:_LONGEST_AGENT]
+        kept.append(Call(self.total, service, at, who, request.method, path, status, seconds, faults, agent))
 
     def calls(self, *, service: str = "*", method: str = "*", path: str = "*", after: int = 0) -> list[Call]:
         """The calls kept that match, oldest first; ``service`` and ``path`` are shell patterns."""
@@ -93,6 +99,13 @@ class CallLog:
     def clear(self) -> None:
         """Forget the calls kept; numbers go on, so that nobody takes a new call for an old one."""
         self._calls.clear()
+
+
+@web.middleware
+async def naming(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
+    """Know callers by the program they say they are, whatever becomes of their call, until it is known who uses it."""
+    request[WHO] = request.headers.get("User-Agent", "")[:_LONGEST_NAME]
+    return await handler(request)
 
 
 def recording(log: CallLog, service: str) -> typedefs.Middleware:

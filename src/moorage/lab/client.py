@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from moorage import errors
-from moorage.lab import lock
+from moorage.lab import lock, owner
 
 FOLDER = "MOORAGE_LAB"
 DESCRIPTION, LOG = "lab.json", "lab.log"
@@ -102,7 +102,8 @@ def find(where: Path) -> Lab:
 
 
 def start(where: Path, speed: float) -> Lab:
-    """Start a lab and return when it is ready; it goes on when we end."""
+    """Start a lab and return when it is ready; it goes on when we end, unless somebody owns it."""
+    owner.bury(where)
     descriptor = _opened_log(where)
     try:
         process = subprocess.Popen(

@@ -151,13 +151,11 @@ class _Armed:
     matched: int = 0
     struck: int = 0
 
-    def matches(self, service: str, request: web.Request) -> bool:
+    def matches(self, service: str, method: str, path: str, query: str) -> bool:
         if not fnmatch.fnmatchcase(service, self.rule.service):
             return False
-        asked = request.path
-        if "?" in self.rule.path:
-            asked = f"{asked}?{request.query_string}"
-        return self.rule.method in ("*", request.method) and self.matcher.fullmatch(asked) is not None
+        asked = f"{path}?{query}" if "?" in self.rule.path else path
+        return self.rule.method in ("*", method) and self.matcher.fullmatch(asked) is not None
 
     @property
     def remaining(self) -> int | None:
@@ -201,15 +199,15 @@ class Faults:
             for number, each in self._armed.items()
         ]
 
-    def struck_by(self, service: str, request: web.Request) -> list[Rule]:
-        """The rules that strike this call of a service; every match is counted, and so is every strike.
+    def struck(self, service: str, method: str, path: str, query: str = "") -> list[Rule]:
+        """The rules that strike a call of a service; every match is counted, and so is every strike.
 
         Of the rules that decide a call's fate the oldest takes it. The others keep their strike for a later call.
         """
         striking: list[Rule] = []
         decided = False
         for each in self._armed.values():
-            if not each.matches(service, request):
+            if not each.matches(service, method, path, query):
                 continue
             each.matched += 1
             fateful = each.rule.action in _FATES
@@ -226,7 +224,7 @@ def striking(faults: Faults, service: str) -> typedefs.Middleware:
 
     @web.middleware
     async def strike(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
-        struck = faults.struck_by(service, request)
+        struck = faults.struck(service, request.method, request.path, request.query_string)
         if not struck:
             return await handler(request)
         request[calls.FAULTS] = tuple(rule.action for rule in struck)

@@ -3,7 +3,7 @@
 Its folder (0700) holds ``lab.json`` (0600: where it listens, its key), written when all is ready and removed at the
 end, the configuration with which clients find its oVirt engine, ``lab.log``, the logs of pods that really ran, and a
 lock that tells whether a lab lives here, whatever became of it. A lab whose folder was removed stops: nobody could find
-it any more.
+it any more. So does one whose owner has died, if it ever had one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aiohttp import web
 
 from moorage import __version__
 from moorage.engine import clock as clocks
-from moorage.lab import client, control, lock, plain, sessions
+from moorage.lab import client, control, lock, owner, plain, sessions
 from moorage.lab import site as sites
 from moorage.lab.nodes import programs
 from moorage.lab.ovirt import serving
@@ -126,6 +126,9 @@ async def _told_or_deserted(folder: Path, stopping: asyncio.Event) -> None:
     while not stopping.is_set():
         if _described(folder) != os.getpid():
             _log.warning("%s is gone, or another's: nobody can find this lab any more", folder / client.DESCRIPTION)
+            return
+        if owner.is_orphaned(folder):
+            _log.warning("whoever this lab was for has died")
             return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), _LOOK_SECONDS)

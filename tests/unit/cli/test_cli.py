@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import stat
 import subprocess
 import sys
@@ -14,18 +13,7 @@ import pytest
 
 from moorage.cli import main
 from tests.conftest import INSTALL_CONFIG, PULL_SECRET, SSH_KEY
-
-
-def moorage(*words: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    """The real program, in a process of its own, without a terminal."""
-    return subprocess.run(
-        [sys.executable, "-m", "moorage", *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "HOME": "/nonexistent", **environ},
-        stdin=subprocess.DEVNULL,
-    )
+from tests.unit.cli.program import moorage
 
 
 def answer_flags(tmp_path: Path) -> list[str]:

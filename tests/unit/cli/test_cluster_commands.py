@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
+import functools
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from moorage.cli import destroy, talk
+from moorage.installer import destroy as removals
+from moorage.installer import metadata
+from tests.unit.cli import program
 
-def moorage(*words: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "moorage", *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "MOORAGE_CLOCK_SPEED": "1000", **environ},
-        stdin=subprocess.DEVNULL,
-    )
+moorage = functools.partial(program.moorage, MOORAGE_CLOCK_SPEED="1000")
 
 
 @pytest.mark.parametrize("words", [("create", "cluster"), ("plan",)])
@@ -87,3 +83,20 @@ def test_status_of_nothing(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert "there is no journal" in done.stderr
+
+
+@pytest.mark.parametrize(("rounds", "words"), [(1, "2 removed in 1 round, "), (3, "2 removed in 3 rounds, ")])
+def test_what_went_is_counted(rounds: int, words: str) -> None:
+    class Voice:
+        said = ""
+
+        def info(self, text: str) -> None:
+            self.said += text
+
+    voice = Voice()
+    known = metadata.named("harbour-abcde", "none")
+    done = removals.Destroyed(known.infra_id, ("tag", "vm"), rounds)
+
+    destroy._summary(argparse.Namespace(scope="cluster", output="text"), cast(talk.Voice, voice), known, done)
+
+    assert voice.said == f"harbour-abcde is gone: {words}nothing is left"

@@ -16,6 +16,7 @@ import pytest
 from moorage import errors
 from moorage.cli import demo, main, talk
 from moorage.lab import client, lock
+from tests.lab import rack
 
 
 def moorage(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -112,7 +113,7 @@ def test_a_cluster_comes_up_before_your_eyes(root: Path, tmp_path: Path) -> None
     bare = tmp_path / "bin"
     bare.mkdir()
 
-    done = moorage("demo", "--dir", str(root), "--keep", PATH=str(bare))
+    done = moorage("demo", "--dir", str(root), "--keep", "--speed", f"{rack.bearable(demo.SPEED):g}", PATH=str(bare))
 
     assert done.returncode == 0, done.stdout + done.stderr
     chapters = [line for line in done.stdout.splitlines() if line.startswith("# ")]

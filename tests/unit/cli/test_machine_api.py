@@ -89,6 +89,15 @@ class Harbour:
 
     def ask(self) -> None:
         """A new machine asks for its first certificate, with the credentials that all new machines have."""
+        self.let_bootstrap()
+        self.bootstrapper().post(REQUESTS, asking()).got(201)
+
+    def bootstrapper(self) -> calls.Caller:
+        groups = [group for group in rules.NEW_MACHINE["groups"] if group != "system:authenticated"]
+        return self.cluster.caller(rules.NEW_MACHINE["username"], groups)
+
+    def let_bootstrap(self) -> None:
+        """New machines may ask."""
         api, account = "rbac.authorization.k8s.io", rules.NEW_MACHINE["username"]
         self.put(
             f"/apis/{api}/v1/clusterrolebindings",
@@ -100,8 +109,6 @@ class Harbour:
                 "subjects": [{"apiGroup": api, "kind": "User", "name": account}],
             },
         )
-        groups = [group for group in rules.NEW_MACHINE["groups"] if group != "system:authenticated"]
-        self.cluster.caller(account, groups).post(REQUESTS, asking()).got(201)
 
     def lock(self, password: str) -> None:
         """The platform takes this password from now on."""
@@ -290,7 +297,7 @@ def test_health_and_metrics_are_served(harbour: Harbour, tmp_path: Path) -> None
                 return ""
 
         running.eventually(lambda: asked("/readyz"), "it is ready")
-        harbour.put(REQUESTS, asking())
+        harbour.ask()
         running.eventually(lambda: "mapi_current_pending_csr 1.0" in asked("/metrics"), "a request is counted")
         assert "mapi_max_pending_csr 100.0" in asked("/metrics")
         assert "[+]controller-approver" in asked("/healthz")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import io
 import json
@@ -11,6 +12,7 @@ import pty
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,34 @@ LINKED = {"nodeRef": {"name": NAME}}
             "its node is not ready: it stopped posting",
         ),
         (machine(phase="Running", **LINKED), [node(cordoned=True)], "its node takes no pods: it is cordoned"),
+        (
+            machine(
+                phase="Running", conditions=[condition("InstanceExists", "Unknown", "the engine is away")], **LINKED
+            ),
+            [node()],
+            "the engine is away",
+        ),
+        (
+            machine(phase="Provisioned", conditions=[condition("InstanceExists", "Unknown", "the engine is away")]),
+            [],
+            "the engine is away",
+        ),
+        (
+            machine(conditions=[condition("InstanceExists", "Unknown", "label x is missing")]),
+            [],
+            "label x is missing",
+        ),
+        *(
+            (
+                machine(
+                    phase="Running", deleted=deleted, conditions=[condition("Paused", "True", "ClusterAPI")], **LINKED
+                ),
+                [node()],
+                "somebody else keeps it: ClusterAPI",
+            )
+            for deleted in (False, True)
+        ),
+        (machine(phase="Running", conditions=[condition("Paused", "False", "x")], **LINKED), [node()], ""),
         (machine(phase="Failed", errorMessage="no such template"), [], "no such template"),
         (
             machine(
@@ -240,6 +270,35 @@ def test_a_screen_shows_the_same_and_says_when_it_is_old() -> None:
     assert "no [template] here" in words, "what others wrote is no markup"
 
 
+@pytest.mark.parametrize(
+    ("width", "missing"),
+    [
+        (200, set()),
+        (110, {"NODE"}),
+        (80, {"NODE", "SET"}),
+        (75, {"NODE", "SET", "AGE"}),
+        (20, {"NODE", "SET", "AGE", "INSTANCE"}),
+    ],
+)
+def test_a_narrow_screen_keeps_what_matters(width: int, missing: set[str]) -> None:
+    waiting = machine(phase="Provisioning", lastOperation={"state": "Failed", "description": "no host has room"})
+    found = overview.overview([of_set(waiting, "berth-x7k2p-worker-0")], [], [], [], NOW)
+    (row,) = found.machines
+    row = dataclasses.replace(row, node=row.machine, instance="image_locked")
+    found = dataclasses.replace(found, machines=(row,))
+    screen = console.Console(file=io.StringIO(), width=width)
+
+    screen.print(machines.drawn(found, width=width))
+
+    heading, *_ = screen.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert machines.fitting([machines.cells(row)], width) == [
+        column for column, word in enumerate(machines.HEADINGS) if word not in missing
+    ]
+    if width >= 70:
+        words = heading.replace(machines.HEADINGS[-1], "").split()
+        assert words == [word for word in machines.HEADINGS[:-1] if word not in missing], "none is cut"
+
+
 @pytest.mark.needs("kubectl")
 def test_on_a_terminal_it_follows_the_cluster_until_ctrl_c(tmp_path: Path) -> None:
     with embedded.running(tmp_path) as made:
@@ -247,8 +306,7 @@ def test_on_a_terminal_it_follows_the_cluster_until_ctrl_c(tmp_path: Path) -> No
         ours, theirs = pty.openpty()
         command = [sys.executable, "-m", "moorage", "machines", f"--kubeconfig={made.kubeconfig()}"]
         environ = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "40"}
-        process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environ)
-        os.close(theirs)
+        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ)
         os.set_blocking(ours, False)
         screen = bytearray()
 
@@ -264,13 +322,32 @@ def test_on_a_terminal_it_follows_the_cluster_until_ctrl_c(tmp_path: Path) -> No
             body["metadata"] = {"name": "late-one", "namespace": SPACE}
             made.admin.post(f"/apis/machine.openshift.io/v1beta1/namespaces/{SPACE}/machines", body).got(201)
             calls.eventually(lambda: seen(b"late-one"), "it follows", 30)
+            assert not _echoes(theirs), "what is typed would disturb the table"
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 0
+            assert _echoes(theirs), "the terminal is left as it was found"
         finally:
             if process.poll() is None:
                 process.kill()
             process.wait()
             os.close(ours)
+            os.close(theirs)
+
+
+def _echoes(terminal: int) -> bool:
+    return bool(termios.tcgetattr(terminal)[3] & termios.ECHO)
+
+
+@pytest.mark.needs("kubectl")
+def test_a_cluster_without_the_machine_api_is_told_from_one_without_machines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with embedded.running(tmp_path) as made:
+        assert main.main(["machines", f"--kubeconfig={made.kubeconfig()}"]) == 1
+
+    said = capsys.readouterr().err
+    assert "this cluster has no machines.machine.openshift.io" in said
+    assert "next: give the kubeconfig of another cluster" in said
 
 
 def _serve_machines(admin: calls.Caller) -> None:

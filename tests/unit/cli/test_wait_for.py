@@ -20,7 +20,7 @@ from moorage.assets import keys
 from moorage.installer import waiting
 from tests.unit.installer import fake_cluster
 from tests.unit.installer.fake_cluster import API, A, Zone
-from tests.unit.installer.test_waiting import READY
+from tests.unit.installer.waiting_world import READY
 
 # An hour of cloud time in a few seconds.
 FAST = {"MOORAGE_CLOCK_SPEED": "1000"}

@@ -6,6 +6,7 @@ Run as a program it brings up a flow and dies in the middle of it: ``python -m t
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import os
 import subprocess
 import sys
@@ -20,6 +21,12 @@ from moorage.engine import journal as journals
 ROOT = Path(__file__).resolve().parents[3]
 FLOW = "infrastructure"
 DEADLY = 77
+MORNING = datetime.datetime(2026, 1, 1, 9, tzinfo=datetime.UTC)
+
+
+def moment(seconds: float) -> datetime.datetime:
+    """So long after the morning."""
+    return MORNING + datetime.timedelta(seconds=seconds)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

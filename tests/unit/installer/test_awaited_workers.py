@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moorage.installer import awaited_workers, diagnosis
-from tests.unit.installer.test_waiting import node, request
+from tests.unit.installer.waiting_world import node, request
 
 FACTS = diagnosis.Facts(masters=3, workers=2)
 MASTERS = [node(f"master-{number}") for number in range(3)]
@@ -100,7 +100,7 @@ def test_controllers_with_which_nothing_is_wrong_are_no_matter(found: dict[str, 
                 "Provisioning",
                 conditions=[{"type": "InstanceExists", "status": "Unknown", "message": "the engine does not answer"}],
             ),
-            "the machine w is Provisioning, and waits for the engine does not answer",
+            "the machine w is Provisioning: the engine does not answer",
         ),
         (
             machine("w", "Provisioned"),
@@ -111,6 +111,15 @@ def test_controllers_with_which_nothing_is_wrong_are_no_matter(found: dict[str, 
 )
 def test_machines_say_what_they_wait_for(found: dict[str, Any], words: str) -> None:
     assert told(awaited_workers.Sight([machine_set()], deployment(2)), [found]) == [NOBODY, words]
+
+
+def test_machines_that_wait_for_the_same_are_told_of_together() -> None:
+    some = [machine("w-0", "Provisioned"), machine("w-1", "Provisioned"), machine("w-2", "Running")]
+
+    assert told(awaited_workers.Sight([machine_set()], deployment(2)), some)[1:] == [
+        "the machines w-0, w-1 are Provisioned, and wait to become a node: it has not asked for a certificate yet",
+        "the machine w-2 is Running, and waits for its instance to be complete",
+    ]
 
 
 def test_a_failed_machine_is_told_once() -> None:
@@ -148,6 +157,32 @@ def test_what_to_do_about_an_image_that_cannot_be_pulled() -> None:
     assert f"push {IMAGE} to where the nodes can pull it" in advice
     assert "oc -n openshift-machine-api set image deployment/moorage-machine-api" in advice
     assert advice.endswith("moorage machine-api run")
+
+
+def test_where_to_see_more_of_controllers_that_end_and_of_machines_that_wait() -> None:
+    ended = awaited_workers.Sight((), deployment(0), [pod(lastState={"terminated": {"exitCode": 3}})])
+    at_work = awaited_workers.Sight((), deployment(1))
+
+    assert diagnosis.advice(diagnosis.Sight(makers=ended)) == (
+        "see all they said: oc -n openshift-machine-api logs deployment/moorage-machine-api --previous"
+    )
+    assert diagnosis.advice(diagnosis.Sight(makers=at_work, machines=[machine("w", "Provisioning")])) == (
+        "see what each waits for: moorage machines --once"
+    )
+    assert diagnosis.advice(diagnosis.Sight(makers=at_work, machines=[machine("m", role="master")])) == ""
+
+
+@pytest.mark.parametrize(("replicas", "words"), [(1, ""), (3, "1 of 3 workers is a Node")])
+def test_as_many_workers_are_missed_as_their_sets_are_to_have(replicas: int, words: str) -> None:
+    scaled = machine_set()
+    scaled["spec"]["replicas"] = replicas
+
+    said = diagnosis.machines_missing(
+        diagnosis.Sight(nodes=[*MASTERS, node("w-0", "worker")], makers=awaited_workers.Sight([scaled], deployment(2))),
+        diagnosis.Facts(masters=3, workers=2),
+    )
+
+    assert said.partition(",")[0] == words
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moorage.installer import diagnosis
-from tests.unit.installer.test_waiting import conditions, node, operator, request
+from tests.unit.installer.waiting_world import conditions, node, operator, request
 
 FACTS = diagnosis.Facts(masters=3, workers=2)
 SERVING = "kubelet-serving"
@@ -51,6 +51,46 @@ def masters(count: int) -> list[dict[str, Any]]:
             "w-1 waits for its serving certificate to be approved",
         ),
         ([*masters(3), node("w-0", "worker"), node("w-1", "worker")], [], ""),
+        (
+            masters(1),
+            [request("csr-1", "master-1"), request("csr-2", "master-2")],
+            "1 of 3 masters is a Node, master-1, master-2 wait for their certificate requests csr-1, csr-2 to be "
+            "approved",
+        ),
+        (
+            [],
+            [request(f"csr-{number}", f"master-{number}", Approved="True") for number in range(3)],
+            "none of 3 masters is a Node yet, master-0, master-1, master-2 have been let in, but are no Nodes yet",
+        ),
+        (
+            masters(1),
+            [request("csr-1", "master-1", Denied="True"), request("csr-2", "master-2", Denied="True")],
+            "1 of 3 masters is a Node, the certificate requests csr-1, csr-2 of master-1, master-2 were denied",
+        ),
+        (
+            [node(f"master-{number}", ready=("False", "no plugin")) for number in range(3)],
+            [],
+            "none of 2 workers is a Node yet, none has asked for a certificate; 3 masters are not Ready: no plugin",
+        ),
+        (
+            [
+                *masters(2),
+                node("master-2", ready=("False", "no plugin")),
+                node("w-0", "worker", ("False", "no plugin")),
+            ],
+            [],
+            "1 of 2 workers is a Node, the other one has not asked for a certificate; "
+            "master-2 is not Ready: no plugin; w-0 is not Ready: no plugin",
+        ),
+        (
+            [
+                *(node(f"m-{number}", ready=("False", "no plugin")) for number in range(2)),
+                node("m-2", ready=("Unknown", "silent")),
+                *(node(f"w-{number}", "worker", ("Unknown", "silent")) for number in range(2)),
+            ],
+            [],
+            "m-0, m-1 are not Ready: no plugin; m-2 is not Ready: silent; 2 workers are not Ready: silent",
+        ),
     ],
 )
 def test_machines(nodes: list[dict[str, Any]], requests: list[dict[str, Any]], words: str) -> None:
@@ -109,15 +149,29 @@ def test_a_machine_that_failed_says_why() -> None:
 
 
 def test_degraded_operators_come_first_and_long_lists_end() -> None:
-    busy = [operator(f"a{number}", Progressing=("True", "x" * 500)) for number in range(8)]
+    busy = [operator(f"a{number}", Progressing=("True", f"{number}" + "x" * 500)) for number in range(8)]
     ill = operator("zz", Degraded=("True", "ill"))
     away = operator("yy", Available=("False", "away"))
 
     told = diagnosis.operators_missing([*busy, away, ill]).split("; ")
 
     assert told[:2] == ["zz is degraded: ill", "yy is not available: away"]
-    assert told[-1] == "and 4 more operators"
+    assert told[-1] == "and 4 more reasons"
     assert max(map(len, told)) < 300
+
+
+def test_operators_with_the_same_trouble_are_told_of_together() -> None:
+    rolling = [operator(f"a{number}", Available=("False", "rolled out")) for number in range(8)]
+    waits = [
+        operator(name, Available=("False", "no router"), Progressing=("True", "later")) for name in ("dns", "auth")
+    ]
+    alone = operator("etcd", Progressing=("True", "rolled out"))
+
+    assert diagnosis.operators_missing([alone, *waits, *rolling]).split("; ") == [
+        "a0, a1, a2, a3, a4, a5, and 2 more operators are not available: rolled out",
+        "auth, dns are not available: no router",
+        "etcd is progressing: rolled out",
+    ]
 
 
 def test_requests_of_others_are_left_alone() -> None:

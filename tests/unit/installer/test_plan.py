@@ -16,7 +16,7 @@ from moorage.installer import plan
 from moorage.platforms import contract, registry
 from tests.conftest import INSTALL_CONFIG
 from tests.unit.installer import quay
-from tests.unit.platforms_ovirt import test_manifests
+from tests.unit.platforms_ovirt import manifests_world
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_what_the_cluster_makes_itself_is_told_and_is_no_resource(config: model.
     ids=["External", "compact", "oVirt"],
 )
 def test_what_is_left_for_the_cluster_to_make(changes: dict[str, Any], left: list[plan.Later]) -> None:
-    assert list(plan.later(test_manifests.cluster(**changes))) == left
+    assert list(plan.later(manifests_world.cluster(**changes))) == left
 
 
 def test_a_broken_limit_is_an_error_with_the_numbers(config: model.InstallConfig) -> None:

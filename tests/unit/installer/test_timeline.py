@@ -10,16 +10,14 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from moorage.engine import clock as clocks
 from moorage.engine import errors, flow, progress
 from moorage.engine import journal as journals
-from moorage.installer import axis, chart, durations, history, timeline
+from moorage.installer import chart, history, timeline
 from tests.unit.installer import pasts
+from tests.unit.installer.pasts import MORNING, moment
 
-MORNING = datetime.datetime(2026, 1, 1, 9, tzinfo=datetime.UTC)
 EVERYONE = set(pasts.HARBOUR)
 
 
@@ -308,83 +306,6 @@ def test_the_summary_has_the_same_facts_for_programs(path: Path) -> None:
     failed = [bar for bar in told["bars"] if bar["state"] == "failed"]
     assert [(bar["resource"], bar["seconds"]) for bar in failed] == [("balancer", 120.0)]
     assert set(told["notStarted"]) == set(stage(path).waiting)
-
-
-# -- the axis ------------------------------------------------------------------------------------------------------
-
-
-def moment(seconds: float) -> datetime.datetime:
-    return MORNING + datetime.timedelta(seconds=seconds)
-
-
-def test_a_night_between_two_attempts_is_folded_away() -> None:
-    fitted = axis.fit([(moment(0), moment(600)), (moment(50_000), moment(50_300))], 0, 1000)
-
-    ((before, after),) = fitted.folds
-    assert after.left - before.right < 50
-    assert fitted.x(moment(300)) == pytest.approx((before.left + before.right) / 2)
-    assert before.right - before.left > after.right - after.left
-
-
-def test_a_short_pause_is_left_as_it_is() -> None:
-    fitted = axis.fit([(moment(0), moment(600)), (moment(630), moment(900))], 0, 1000)
-
-    assert fitted.folds == []
-    assert fitted.x(moment(450)) == pytest.approx(500)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "labels"),
-    [
-        (4, ["0", "0.5 s", "1 s"]),
-        (45, ["0", "5 s", "10 s"]),
-        (600, ["0", "1 min", "2 min"]),
-        (5400, ["0", "10 min", "20 min"]),
-        (10 * 3600, ["0", "1 h", "2 h"]),
-    ],
-)
-def test_ticks_fall_on_round_times(seconds: float, labels: list[str]) -> None:
-    fitted = axis.fit([(moment(0), moment(seconds))], 262, 1122)
-
-    assert [tick.label for tick in fitted.ticks()][:3] == labels
-
-
-@given(
-    st.lists(
-        st.tuples(st.floats(0, 1e6), st.floats(0, 1e5)).map(lambda two: (moment(two[0]), moment(two[0] + two[1]))),
-        min_size=1,
-        max_size=40,
-    )
-)
-def test_time_runs_from_left_to_right(periods: list[axis.Period]) -> None:
-    fitted = axis.fit(periods, 200, 1100)
-
-    moments = sorted(at for period in periods for at in period)
-    places = [fitted.x(at) for at in moments]
-
-    assert places == sorted(places)
-    assert places[0] >= 200 - 1e-6
-    assert places[-1] <= 1100 + 1e-6
-    ticks = [tick.x for tick in fitted.ticks()]
-    assert ticks == sorted(ticks)
-    assert len(ticks) < 60
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (-1, "0 s"),
-        (0.42, "0.4 s"),
-        (9.97, "10 s"),
-        (59.7, "1 min"),
-        (192, "3 min 12 s"),
-        (3599.6, "1 h"),
-        (3900, "1 h 5 min"),
-        (200_000, "2 d 8 h"),
-    ],
-)
-def test_durations_in_words(seconds: float, words: str) -> None:
-    assert durations.words(seconds) == words
 
 
 def test_a_destroy_counts_what_it_removed(path: Path) -> None:

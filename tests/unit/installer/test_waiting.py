@@ -2,121 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moorage import errors
-from moorage.assets import keys
-from moorage.engine import clock as clocks
 from moorage.engine import errors as engine_errors
-from moorage.installer import diagnosis, kubeconfig, probes, waiting
+from moorage.installer import diagnosis, kubeconfig, waiting
 from tests.unit.installer import fake_cluster
-from tests.unit.installer.fake_cluster import API, A, Zone
-
-MINUTE = 60.0
-Said = list[tuple[str, str, float]]
-Story = Callable[[float], Mapping[str, Any]]
-
-
-def conditions(**states: str | tuple[str, str]) -> dict[str, Any]:
-    """A status from ``Type="True"`` or ``Type=("True", "message")``."""
-    told = {kind: state if isinstance(state, tuple) else (state, "") for kind, state in states.items()}
-    return {"conditions": [{"type": kind, "status": state[0], "message": state[1]} for kind, state in told.items()]}
-
-
-def node(name: str, role: str = "master", ready: str | tuple[str, str] = "True") -> dict[str, Any]:
-    labels = {f"node-role.kubernetes.io/{role}": ""}
-    return {"metadata": {"name": name, "labels": labels}, "status": conditions(Ready=ready)}
-
-
-def request(name: str, of: str, signer: str = "kube-apiserver-client-kubelet", **states: str) -> dict[str, Any]:
-    spec = {"signerName": f"kubernetes.io/{signer}", "request": fake_cluster.node_request(of)}
-    return {"metadata": {"name": name}, "spec": spec, "status": conditions(**states)}
-
-
-def operator(name: str, moved: str = "t0", **states: str | tuple[str, str]) -> dict[str, Any]:
-    status = conditions(**{"Available": "True", "Progressing": "False", "Degraded": "False", **states})
-    for found in status["conditions"]:
-        found["lastTransitionTime"] = moved
-    return {"metadata": {"name": name}, "status": status}
-
-
-def items(*things: Mapping[str, Any]) -> dict[str, Any]:
-    return {"items": list(things)}
-
-
-MASTERS = [node(f"master-{number}") for number in range(3)]
-WORKERS = [node(f"worker-{number}", "worker") for number in range(3)]
-DONE = {
-    "metadata": {"name": "version"},
-    "status": {**conditions(Available="True", Failing="False", Progressing="False"), "desired": {"version": "4.20.1"}},
-}
-ADMITTED = {"status": {"ingress": [{"host": "console.apps.example.com", **conditions(Admitted="True")}]}}
-ROUTER = fake_cluster.authority("ingress-operator@1").split("-----BEGIN PRIVATE")[0]
-READY: dict[str, Any] = {
-    "/version": {"major": "1"},
-    waiting.BOOTSTRAP: {"data": {"status": "complete"}},
-    waiting.ETCD: {"status": conditions(EtcdBootstrapMemberRemoved="True")},
-    waiting.INGRESS_AUTHORITY: {"data": {"ca-bundle.crt": ROUTER}},
-    waiting.CONSOLE: ADMITTED,
-    diagnosis.NODES: items(*MASTERS, *WORKERS),
-    diagnosis.VERSION: DONE,
-    diagnosis.OPERATORS: items(operator("authentication"), operator("console")),
-}
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory, keyring: keys.Keyring) -> fake_cluster.Built:
-    return fake_cluster.build(tmp_path_factory.mktemp("waiting") / "cluster", keyring)
-
-
-@pytest.fixture
-def built(pristine: fake_cluster.Built, tmp_path: Path) -> fake_cluster.Built:
-    shutil.copytree(pristine.directory, tmp_path / "cluster")
-    return dataclasses.replace(pristine, directory=tmp_path / "cluster")
-
-
-@dataclasses.dataclass
-class Watched:
-    """A wait on a cluster that follows a story told in cloud seconds."""
-
-    built: fake_cluster.Built
-    clock: clocks.ManualClock
-    environ: Mapping[str, str]
-    said: Said = dataclasses.field(default_factory=list)
-
-    def say(self, stage: str, waiting_for: str, seconds: float) -> None:
-        self.said.append((stage, waiting_for, seconds))
-
-    def bootstrap(self) -> None:
-        waiting.bootstrap_complete(self.built.directory, self.clock, self.environ, self.say)
-
-    def install(self) -> waiting.Installed:
-        return waiting.install_complete(self.built.directory, self.clock, self.environ, self.say)
-
-
-@contextlib.contextmanager
-def watched(
-    built: fake_cluster.Built, story: Story, folder: Path, *, named_at: float = 0.0, certificate: str = ""
-) -> Iterator[Watched]:
-    clock = clocks.ManualClock()
-
-    class Late(Zone):
-        def reply(self, query: bytes, by: str) -> list[bytes]:
-            self.records = [(API, A, api.address)] if clock.now() >= named_at else []
-            return super().reply(query, by)
-
-    with (
-        fake_cluster.serving(lambda: story(clock.now()), built, folder, certificate) as api,
-        fake_cluster.naming(Late()) as environ,
-    ):
-        yield Watched(built, clock, environ)
+from tests.unit.installer.fake_cluster import API
+from tests.unit.installer.waiting_world import (
+    MASTERS,
+    MINUTE,
+    READY,
+    ROUTER,
+    WORKERS,
+    conditions,
+    items,
+    operator,
+    watched,
+)
 
 
 def test_a_cluster_comes_up(built: fake_cluster.Built, tmp_path: Path) -> None:
@@ -227,6 +134,22 @@ def test_a_name_that_never_resolves(built: fake_cluster.Built, tmp_path: Path) -
         wait.bootstrap()
 
 
+def test_what_passes_is_cut_to_a_line_and_what_ends_a_wait_is_told_in_full(
+    built: fake_cluster.Built, tmp_path: Path
+) -> None:
+    ill = [operator(name, Degraded=("True", f"{name} lacks {'much ' * 30}")) for name in ("a", "b", "c")]
+    shown = {**READY, diagnosis.VERSION: {}, diagnosis.OPERATORS: items(*ill)}
+
+    with watched(built, lambda _: shown, tmp_path) as wait, pytest.raises(waiting.InstallIncomplete) as caught:
+        wait.install()
+
+    passed = [words for _, words, _ in wait.said]
+    assert passed
+    assert max(map(len, passed)) < 260
+    assert passed[0].endswith("; and 2 more")
+    assert "c is degraded: c lacks much" in caught.value.missing
+
+
 def test_a_flapping_api_neither_ends_the_wait_nor_hides_what_was_seen(
     built: fake_cluster.Built, tmp_path: Path
 ) -> None:
@@ -278,6 +201,16 @@ def test_degraded_operators_are_handed_on(built: fake_cluster.Built, tmp_path: P
     shown = {**READY, diagnosis.OPERATORS: items(operator("dns", Degraded=("True", "one pod is down")))}
     with watched(built, lambda _: shown, tmp_path) as wait:
         assert wait.install().degraded == ("dns is degraded: one pod is down",)
+
+
+def test_a_cluster_that_can_do_without_its_second_worker_is_complete_and_says_so(
+    built: fake_cluster.Built, tmp_path: Path
+) -> None:
+    """Its directory tells how many there should be."""
+    with watched(built, lambda _: {**READY, diagnosis.NODES: items(*MASTERS, WORKERS[0])}, tmp_path) as wait:
+        installed = wait.install()
+
+    assert installed.missing == "1 of 3 workers is a Node, none of the others has asked for a certificate"
 
 
 def test_an_operator_that_flaps_must_stay_at_rest_for_30_seconds(built: fake_cluster.Built, tmp_path: Path) -> None:
@@ -365,85 +298,6 @@ def test_machines_that_are_not_hardware_get_less_time(
             wait.bootstrap()
         with pytest.raises(waiting.InstallIncomplete, match="after 40 min"):
             wait.install()
-
-
-def test_workers_that_wait_to_be_let_in_come_with_the_command(built: fake_cluster.Built, tmp_path: Path) -> None:
-    shown = {
-        **READY,
-        diagnosis.VERSION: {"status": conditions(Progressing=("True", "on the way"))},
-        diagnosis.NODES: items(*MASTERS),
-        diagnosis.REQUESTS: items(request("csr-a", "worker-0"), request("csr-b", "worker-1", Approved="True")),
-    }
-    with (
-        watched(built, lambda _: shown, tmp_path) as wait,
-        pytest.raises(waiting.InstallIncomplete) as caught,
-    ):
-        wait.install()
-
-    assert "none of 3 workers is a Node yet, worker-0 waits for its certificate request csr-a" in caught.value.missing
-    assert "worker-1 has been let in, but is no Node yet, 1 more has not asked" in caught.value.missing
-    assert "oc adm certificate approve csr-a" in caught.value.remedy
-
-
-def test_silent_machines_come_with_what_keeps_them_silent(built: fake_cluster.Built, tmp_path: Path) -> None:
-    """The name of the cluster's inside is not there: nobody can get a config, and the sentence says so."""
-    shown = {**READY, waiting.BOOTSTRAP: 404, diagnosis.NODES: items(*MASTERS[:1])}
-    with (
-        watched(built, lambda _: shown, tmp_path) as wait,
-        pytest.raises(waiting.BootstrapIncomplete) as caught,
-    ):
-        wait.bootstrap()
-
-    assert "none of the others has asked for a certificate; api-int." in caught.value.missing
-    assert "masters get their config from there" in caught.value.missing
-
-
-def test_machines_may_take_their_time_before_it_is_asked_why(built: fake_cluster.Built, tmp_path: Path) -> None:
-    shown = {**READY, waiting.BOOTSTRAP: 404, diagnosis.NODES: items(*MASTERS[:1])}
-    with (
-        watched(built, lambda _: shown, tmp_path) as wait,
-        pytest.raises(waiting.BootstrapIncomplete),
-    ):
-        wait.bootstrap()
-
-    told = [seconds for _, line, seconds in wait.said if "get their config from there" in line]
-    assert min(told) == waiting.SILENCE
-
-
-def test_workers_that_keep_silent_are_asked_about_as_workers(built: fake_cluster.Built, tmp_path: Path) -> None:
-    shown = {
-        **READY,
-        diagnosis.VERSION: {"status": conditions(Progressing=("True", "on the way"))},
-        diagnosis.NODES: items(*MASTERS),
-    }
-    with (
-        watched(built, lambda _: shown, tmp_path) as wait,
-        pytest.raises(waiting.InstallIncomplete) as caught,
-    ):
-        wait.install()
-
-    assert "none of 3 workers is a Node yet, none has asked for a certificate" in caught.value.missing
-    assert "workers get their config from there" in caught.value.missing
-
-
-def test_once_all_machines_have_asked_nobody_is_probed(
-    built: fake_cluster.Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never(*_: object) -> str:
-        raise AssertionError("somebody was probed")
-
-    monkeypatch.setattr(probes.Prober, "sentence", never)
-    shown = {
-        **READY,
-        waiting.BOOTSTRAP: 404,
-        diagnosis.NODES: items(*MASTERS[:2]),
-        diagnosis.REQUESTS: items(request("csr-1", "master-2")),
-    }
-    with (
-        watched(built, lambda _: shown, tmp_path) as wait,
-        pytest.raises(waiting.BootstrapIncomplete, match="master-2 waits for its certificate request csr-1"),
-    ):
-        wait.bootstrap()
 
 
 def test_the_install_config_is_not_needed(built: fake_cluster.Built, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -127,6 +127,58 @@ def test_a_lab_whose_folder_is_gone_goes_too(tmp_path: Path) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         assert not (tmp_path / "lab").exists()
+
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from moorage.lab import client, owner
+with owner.owned(Path(sys.argv[1])):
+    print(client.start(Path(sys.argv[1]), 300.0).pid, flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextlib.contextmanager
+def somebody_with_a_lab(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A process that owns a lab and waits for a word, and the lab's process."""
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout
+        lab = int(owner.stdout.readline())
+        try:
+            yield owner, lab
+        finally:
+            owner.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(lab, signal.SIGKILL)
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_lab_dies_with_its_owner_and_makes_room_for_another(tmp_path: Path) -> None:
+    with somebody_with_a_lab(tmp_path) as (owner, _):
+        owner.kill()
+        until(lambda: not lock.held(tmp_path))
+        assert "whoever this lab was for has died" in (tmp_path / "lab.log").read_text()
+
+    with running(tmp_path) as lab:
+        time.sleep(2.5)  # it looks every second
+        assert client.find(tmp_path).pid == lab.pid, "it was not made for whoever died"
+
+
+def test_a_lab_lives_on_when_its_owner_ends_in_good_order(tmp_path: Path) -> None:
+    with somebody_with_a_lab(tmp_path) as (owner, lab):
+        owner.communicate("enough\n", timeout=30)
+        assert owner.returncode == 0
+        time.sleep(2.5)  # it looks every second
+        assert client.find(tmp_path).pid == lab
 
 
 def test_only_one_of_two_starters_has_a_lab(tmp_path: Path) -> None:

@@ -66,11 +66,12 @@ class Reporter:
         if self._told.get("ready") != ready:
             self._say(ready=ready)
 
-    def has_ended(self, began: str, code: int) -> None:
-        """It is told as what was before; what is now follows."""
+    def has_ended(self, began: str, code: int, message: str = "") -> None:
+        """It is told as what was before, with its last words if there are any; what is now follows."""
         status = code if code >= 0 else 128 - code
         reason = "Completed" if status == 0 else "Error"
         past = {"exitCode": status, "reason": reason, "startedAt": began, "finishedAt": self.now}
+        past |= {"message": message} if message else {}
         self._say(lastState={"terminated": past}, state={"terminated": past}, ready=False, started=False)
 
     def again(self) -> None:

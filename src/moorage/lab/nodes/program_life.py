@@ -22,7 +22,7 @@ import yaml
 from moorage import lab
 from moorage.lab import site as sites
 from moorage.lab.kube import accounts, problem, reviews, users
-from moorage.lab.nodes import api_client, container_status, instance, kubelet, processes
+from moorage.lab.nodes import api_client, container_status, images, instance, kubelet, processes
 from moorage.lab.nodes import cluster as clusters
 
 Object = dict[str, Any]
@@ -38,6 +38,8 @@ _FASTEST_PROBE = 1.0
 # API servers give pods a year where their kubelets ask for an hour, for programs that read their token only once.
 _TOKEN_SECONDS = 31_536_000
 POD_NETWORK = "pods"
+# What a kubelet takes from the end of a log: so many lines, and no more characters than these.
+_LAST_LINES, _LAST_WORDS = 80, 2048
 
 _METRICS = "--metrics-address"
 _FIELDS: Mapping[str, Callable[[Object], str]] = {
@@ -90,6 +92,7 @@ class Life:
             cluster, (metadata["namespace"], metadata["name"]), metadata["uid"], self.container, self._heard
         )
         self._address = ""
+        self._pulled = False
         self._restarts = -1
         self._grace: float | None = None
 
@@ -121,6 +124,7 @@ class Life:
         clock, pause = self._cluster.clock, 0.0
         while True:
             machine = await self._node()
+            await self._pull(machine)
             began, since = self.status.now, clock.now()
             try:
                 code, lost = await self._once(machine)
@@ -131,7 +135,7 @@ class Life:
                 await self._pause(_RETRY_SECONDS)
                 continue
             if code is not None:
-                self.status.has_ended(began, code)
+                self.status.has_ended(began, code, self._last_words(code))
             if lost:
                 # The machine ended it, not the program: there is nothing to be patient about.
                 continue
@@ -142,6 +146,30 @@ class Life:
                 self.status.waits("CrashLoopBackOff", words)
             await self._pause(pause)
             pause = min(pause * 2 or FIRST_PAUSE, LONGEST_PAUSE)
+
+    def _last_words(self, code: int) -> str:
+        """What is left of the log of one that failed, if its container wants that to be told."""
+        if not code or self.program.container.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+            return ""
+        lines = self._folder.log(self._restarts).splitlines(keepends=True)
+        return "".join(lines[-_LAST_LINES:])[-_LAST_WORDS:]
+
+    async def _pull(self, machine: instance.Instance) -> None:
+        """Have the image, however often it must be asked for; it is not asked for again."""
+        image, pause = str(self.program.container.get("image", "")), FIRST_PAUSE
+        while not self._pulled:
+            try:
+                await images.pull(self._cluster.site, image)
+                self._pulled = True
+            except images.Unpulled as trouble:
+                words = f'Failed to pull image "{image}": {trouble}'
+                machine.say(f"kubelet: Error: ErrImagePull: {self.program.place}: {words}")
+                self.status.waits("ErrImagePull", words)
+                await self._pause(_RETRY_SECONDS)
+                back_off = f'Back-off pulling image "{image}": ErrImagePull: {trouble}'
+                self.status.waits("ImagePullBackOff", back_off)
+                await self._pause(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _once(self, machine: instance.Instance) -> tuple[int | None, bool]:
         """Run one process: the status with which it ended, if it began; and whether that was the machine's doing."""

@@ -16,6 +16,7 @@ from typing import Any, Final, Self, TypeVar
 import ovirtsdk4
 from ovirtsdk4 import services, types
 
+from moorage.engine import clock as clocks
 from moorage.engine import context, errors, secret
 from moorage.platforms import contract
 from moorage.platforms.ovirt import credentials as credential
@@ -27,6 +28,9 @@ T = TypeVar("T")
 CALL_SECONDS: Final = 120.0
 CONNECT_SECONDS: Final = 20.0
 _FAREWELL_SECONDS: Final = 5.0
+# Between two attempts to sign in with a password that was refused: as they come, five take two hours and a half.
+_FIRST_PAUSE: Final = 600.0
+_LONGEST_PAUSE: Final = 7200.0
 
 PAGE: Final = 100
 SEARCHABLE: Final = frozenset(
@@ -70,21 +74,42 @@ def named(api: services.SystemService, collection: str, name: str, **parameters:
 
 
 class _Session:
-    """One sign-in for all connections of a client."""
+    """One sign-in for all connections of a client.
 
-    def __init__(self, who: credential.Credentials) -> None:
+    Engines lock an account after a handful of wrong passwords, and it may be the one that people use. So what was
+    refused is not tried again for a while, however many ask; other credentials are another session.
+    """
+
+    def __init__(self, who: credential.Credentials, clock: clocks.Clock) -> None:
         self.who = who
         self.token: str | None = None
         # A thread that has ended takes its connection with it.
         self.wires: weakref.WeakSet[wire.Wire] = weakref.WeakSet()
         self.turn = threading.Lock()
         self._signing_in = threading.Lock()
+        self._clock = clock
+        self._refusal = ""
+        self._refused = clock.deadline(0.0)
+        self._pause = _FIRST_PAUSE
 
     def fresh(self, stale: str | None, sign_in: Callable[[], str]) -> str:
         with self._signing_in:
             if self.token is None or self.token == stale:
-                self.token = sign_in()
+                self.token = self._signed_in(sign_in)
             return self.token
+
+    def _signed_in(self, sign_in: Callable[[], str]) -> str:
+        if not self._refused.expired:
+            raise ovirtsdk4.AuthError(self._refusal)
+        try:
+            token = sign_in()
+        except ovirtsdk4.Error as error:
+            if faults.refuses_credentials(error):
+                self._refusal, self._refused = str(error), self._clock.deadline(self._pause)
+                self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+            raise
+        self._pause = _FIRST_PAUSE
+        return token
 
 
 class Client:
@@ -95,7 +120,7 @@ class Client:
         self._turn = threading.Lock()
         self._local = threading.local()
         self._session: _Session | None = None
-        self._end: weakref.finalize[[_Session, float], Client] | None = None
+        self._end: weakref.finalize[[_Session, float, str], Client] | None = None
         if who is not None:
             self._open(who)
 
@@ -103,6 +128,10 @@ class Client:
     def who(self) -> credential.Credentials:
         """The credentials in use; raises `ConfigError` if there are none."""
         return self._opened().who
+
+    @property
+    def clock(self) -> clocks.Clock:
+        return self._around.clock
 
     def secrets(self) -> tuple[secret.Secret, ...]:
         """What must never be shown: the password and the session's token."""
@@ -191,9 +220,10 @@ class Client:
             return self._session or self._open(credential.read(self._around.environ))
 
     def _open(self, who: credential.Credentials) -> _Session:
-        self._session = session = _Session(who)
+        self._session = session = _Session(who, self._around.clock)
         # Whoever forgets to close the client does not leave a session behind in the engine.
-        self._end = weakref.finalize(self, _farewell, session, self._around.clock.socket_timeout(_FAREWELL_SECONDS))
+        patience, agent = self._around.clock.socket_timeout(_FAREWELL_SECONDS), wire.agent(self._around.caller)
+        self._end = weakref.finalize(self, _farewell, session, patience, agent)
         return session
 
     def _connection(self) -> wire.Wire:
@@ -212,6 +242,7 @@ class Client:
             timeout=socket_timeout(CALL_SECONDS),
             connect_timeout=socket_timeout(CONNECT_SECONDS),
             heard=_Heard(self._around.trace, self._local),
+            agent=wire.agent(self._around.caller),
             token=session.token,
         )
         with session.turn:
@@ -254,7 +285,7 @@ class _Heard:
         self._trace(f"oVirt: {what}: {method} {path} -> {outcome}")
 
 
-def _farewell(session: _Session, patience: float) -> None:
+def _farewell(session: _Session, patience: float, agent: str) -> None:
     """Sign out once, then close every connection; what the engine says to it no longer matters."""
     with session.turn:
         wires, session.wires = list(session.wires), weakref.WeakSet()
@@ -270,6 +301,7 @@ def _farewell(session: _Session, patience: float) -> None:
             timeout=patience,
             connect_timeout=patience,
             heard=lambda *_: None,
+            agent=agent,
             token=session.token,
         )
         last.sign_out(patience)

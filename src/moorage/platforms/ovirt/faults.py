@@ -27,6 +27,7 @@ _LOCKED = re.compile(
 )
 _NO_SPACE = re.compile(r"low disk space|not enough (disk )?space|no space left", re.IGNORECASE)
 _NO_HOST = re.compile(r"no host that satisfies|no available running hosts|scheduling constraints", re.IGNORECASE)
+_UNABLE = re.compile(r"(server_error|temporarily_unavailable)\b")
 _FORBIDDEN = re.compile(r"not authorized|insufficient permissions", re.IGNORECASE)
 
 # libcurl's numbers for a certificate that is not trusted, or not the host's.
@@ -55,9 +56,14 @@ def translate(
         return _broken(error, what, words, safe=safe)
     if isinstance(error, wire.Unreadable):
         return _unreadable(error, what, words, safe=safe)
-    if isinstance(error, ovirtsdk4.AuthError) and error.code is None:
+    if _is_of_sign_in(error):
         return _refused_sign_in(what, words)
     return _fault(error.code, what, words)
+
+
+def refuses_credentials(error: ovirtsdk4.Error) -> bool:
+    """Whether signing in with the same user name and password would be refused again."""
+    return _is_of_sign_in(error) and not _UNABLE.match(spoken(error))
 
 
 def spoken(error: ovirtsdk4.Error) -> str:
@@ -97,8 +103,12 @@ def _unreadable(error: wire.Unreadable, what: str, words: str, *, safe: bool) ->
     return errors.Ambiguous(f"{what}: somebody else than the engine answered", words=words, remedy=_URL)
 
 
+def _is_of_sign_in(error: ovirtsdk4.Error) -> bool:
+    return isinstance(error, ovirtsdk4.AuthError) and error.code is None
+
+
 def _refused_sign_in(what: str, words: str) -> errors.PlatformFailure:
-    if re.match(r"(server_error|temporarily_unavailable)\b", words):
+    if _UNABLE.match(words):
         return errors.Transient(f"{what}: the engine cannot sign anybody in at the moment", words=words)
     return errors.Unauthorized(
         f"{what}: the engine refuses user name or password",

@@ -1,8 +1,9 @@
 """oVirt's own SDK, with the corners taken off that would hurt an installer.
 
 As it comes, the SDK waits for ever for a sign-in, tells of broken connections in words alone, takes Apache's "503" page
-for a riddle, and lets libcurl send a POST twice: one that was cut off on a kept connection is silently repeated on a
-new one, although the engine may have acted on it. A `Wire` is an SDK connection without these, for one thread.
+for a riddle, calls itself nothing but "PythonSDK", and lets libcurl send a POST twice: one that was cut off on a kept
+connection is silently repeated on a new one, although the engine may have acted on it. A `Wire` is an SDK connection
+without these, for one thread.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
+import platform
 import re
 import ssl
 import urllib.parse
@@ -18,12 +21,16 @@ from typing import Any, Final, Protocol
 from xml.parsers import expat
 
 import ovirtsdk4
+import ovirtsdk4.version
 import pycurl
 
+from moorage import __version__
 from moorage.platforms.ovirt import credentials as credential
 
 _XML: Final = re.compile(r"^\s*(application|text)/xml\s*(;|$)", re.IGNORECASE)
 _JSON: Final = re.compile(r"^\s*(application|text)/json\s*(;|$)", re.IGNORECASE)
+#: What the SDK sends with every call, besides what the call brings itself.
+_SPOKEN: Final = ("Version: 4", "Content-Type: application/xml", "Accept: application/xml")
 
 Heard = Callable[[str, str, str], None]
 """Told of every reply: method, path with query, and the status or what happened in its place."""
@@ -47,6 +54,12 @@ class Unreadable(ovirtsdk4.Error):  # type: ignore[misc]
 
 class SignInUnreadable(Unreadable):
     """The same, while signing in: the call itself was not sent, or was refused with 401."""
+
+
+def agent(caller: str) -> str:
+    """Who we are, for the log of whoever runs the engine: the program, its version, its host (a pod's name) and pid."""
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", platform.node()) or "unnamed"
+    return f"moorage-{caller}/{__version__} ({host}; pid {os.getpid()}) PythonSDK/{ovirtsdk4.version.VERSION}"
 
 
 class Tokens(Protocol):
@@ -90,6 +103,7 @@ class Wire(ovirtsdk4.Connection):  # type: ignore[misc]
         timeout: float,
         connect_timeout: float,
         heard: Heard,
+        agent: str,
         token: str | None = None,
     ) -> None:
         super().__init__(
@@ -102,12 +116,14 @@ class Wire(ovirtsdk4.Connection):  # type: ignore[misc]
             headers={"Accept-Language": "en"},
         )
         self._multi.close()
-        self._multi = _Handles(self._prepare)
+        self._multi = _Handles(self._prepare_call)
         self._tokens = tokens
         self._bundle = who.ca_bundle.encode()
         self._connect_timeout = math.ceil(connect_timeout)
         self._heard = heard
+        self._introduction = f"User-Agent: {agent}"
         self._asked = ("", "")
+        self._brought: dict[str, str | None] = {}
         self._writing = False
 
     def __repr__(self) -> str:
@@ -117,6 +133,7 @@ class Wire(ovirtsdk4.Connection):  # type: ignore[misc]
         query = urllib.parse.urlencode(sorted(request.query.items())) if request.query else ""
         self._asked = (request.method, f"{request.path or '/'}{'?' if query else ''}{query}")
         self._writing = request.method != "GET"
+        self._brought = request.headers
         return super().send(request)
 
     def wait(self, context: Any, failed_auth: bool = False) -> Any:
@@ -140,6 +157,13 @@ class Wire(ovirtsdk4.Connection):  # type: ignore[misc]
                 self._multi.close()
             finally:
                 self._curl_lock.release()
+
+    def _prepare_call(self, handle: pycurl.Curl) -> None:
+        self._prepare(handle)
+        # The SDK names itself in a line of its own, and a second one would be two answers to one question.
+        brought = {**self._headers, **{name: value for name, value in self._brought.items() if value is not None}}
+        own = (self._introduction, *_SPOKEN, f"Authorization: Bearer {self._sso_token}")
+        handle.setopt(pycurl.HTTPHEADER, [*(f"{name}: {value}" for name, value in brought.items()), *own])
 
     def _prepare(self, handle: pycurl.Curl) -> None:
         handle.setopt(pycurl.NOSIGNAL, 1)
@@ -192,7 +216,7 @@ class Wire(ovirtsdk4.Connection):  # type: ignore[misc]
         try:
             self._prepare(handle)
             handle.setopt(pycurl.URL, url)
-            handle.setopt(pycurl.HTTPHEADER, ["Accept: application/json"])
+            handle.setopt(pycurl.HTTPHEADER, ["Accept: application/json", self._introduction])
             handle.setopt(pycurl.COPYPOSTFIELDS, urllib.parse.urlencode(params))
             handle.setopt(pycurl.WRITEFUNCTION, body.write)
             handle.setopt(pycurl.HEADERFUNCTION, headers.write)

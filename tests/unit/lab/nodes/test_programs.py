@@ -3,115 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from moorage.lab.nodes import conditions, instance, kubelet, network, processes, program_life, programs, runtime
+from moorage.lab.nodes import instance, kubelet, network, processes, program_life, programs
 from tests.unit.lab.nodes import node_world
-from tests.unit.lab.nodes.node_world import World, until
-
-Object = dict[str, Any]
-
-NODE = "master-0"
-STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in_program.py")))
-CONTAINER: Object = {
-    "name": "machine-controllers",
-    "image": "i",
-    "command": ["moorage", "machine-api", "run", "--platform=ovirt", "--metrics-address=:8086", "--leader-elect"],
-    "env": [
-        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-        {"name": "GREETING", "value": "ahoy"},
-        {"name": "TMPDIR", "value": "/tmp"},
-    ],
-    "ports": [{"name": "metrics", "containerPort": 8086}],
-}
-PROBE = {"httpGet": {"path": "/readyz", "port": "metrics"}, "periodSeconds": 10, "timeoutSeconds": 5}
-
-
-class Story:
-    """A node, the pods on it, and what the stand-in has told of itself."""
-
-    def __init__(self, world: World, machine: instance.Instance, folder: Path) -> None:
-        self.world = world
-        self.machine = machine
-        self.folder = folder
-
-    @property
-    def api(self) -> Any:
-        return self.world.cluster.api
-
-    def pod(self, name: str = "p", **container: Any) -> None:
-        self.world.pod(name, NODE, containers=[{**CONTAINER, **container}], serviceAccountName="default")
-
-    def manner(self, word: str) -> None:
-        (self.folder / "manner").write_text(word)
-
-    def starts(self) -> list[Object]:
-        path = self.folder / "starts"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-    async def started(self, number: int = 1) -> Object:
-        await until(lambda: len(self.starts()) >= number, f"start {number}")
-        return self.starts()[number - 1]
-
-    def found(self, name: str = "p") -> Object:
-        return self.world.find("Pod", name, "default") or {}
-
-    def container(self, name: str = "p") -> Object:
-        listed = (self.found(name).get("status") or {}).get("containerStatuses") or [{}]
-        return dict(listed[0])
-
-    def ready(self, name: str = "p") -> bool:
-        return conditions.true(self.found(name), "Ready")
-
-    def log(self, name: str = "p", *, previous: bool = False) -> str:
-        return str(self.api.pod_log("default", name, "", previous=previous))
-
-
-def alive(pid: int) -> bool:
-    """Whether it runs: one that is dead and that nobody has looked after yet does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def tell(
-    tmp_path: Path, told: Callable[[Story], Awaitable[None]], *, command: tuple[str, ...] = STAND_IN, allow: bool = True
-) -> None:
-    async def run() -> None:
-        async with node_world.world(signer=False) as world:
-            (tmp_path / "story").mkdir()
-            if allow:
-                environment = {"STORY": str(tmp_path / "story"), "MOORAGE_CLOCK_SPEED": f"{node_world.SPEED:g}"}
-                programs.allow(world.site, tmp_path / "pods", environment, command)
-            machine = world.machine(NODE, "master")
-            machine.state = instance.RUNNING
-            world.cluster.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}, "spec": {}})
-            addresses = [{"type": "InternalIP", "address": machine.address}]
-            world.cluster.change("", "Node", "", NODE, lambda node: node["status"].update(addresses=addresses))
-            await world.cluster.kube.start_controllers()
-            world.cluster.spawn(runtime.run(world.cluster), "runtime")
-            await until(lambda: world.find("ServiceAccount", "default", "default"), "an account")
-            await told(Story(world, machine, tmp_path / "story"))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program_life, "_FASTEST_RESTART", 0.02)
-        patch.setattr(program_life, "_FASTEST_PROBE", 0.02)
-        patch.setattr(program_life, "_FASTEST_LOOK", 0.02)
-        # The pause's default was taken when the module was read.
-        patch.setattr(program_life.Life._pause, "__defaults__", (0.02,))
-        # None of the user's own belongings reaches a pod.
-        patch.setenv("OVIRT_CONFIG", "/somewhere")
-        asyncio.run(run())
-
+from tests.unit.lab.nodes.node_world import until
+from tests.unit.lab.nodes.programs_world import CONTAINER, NODE, PROBE, Object, Story, alive, tell
 
 # --- which programs ---
 
@@ -342,6 +245,19 @@ def test_one_that_is_cut_off_cannot_go_on_working(tmp_path: Path) -> None:
     tell(tmp_path, told)
 
 
+@pytest.mark.parametrize(("policy", "words"), [("FallbackToLogsOnError", "it began\nit complains\n"), ("File", None)])
+def test_the_last_words_of_one_that_failed_are_told_where_that_is_wanted(
+    tmp_path: Path, policy: str, words: str | None
+) -> None:
+    async def told(story: Story) -> None:
+        story.manner("dies")
+        story.pod(terminationMessagePolicy=policy)
+        await until(lambda: (story.container().get("lastState") or {}).get("terminated"), "its end")
+        assert story.container()["lastState"]["terminated"].get("message") == words
+
+    tell(tmp_path, told)
+
+
 def test_one_that_ends_by_itself_is_started_again_later_each_time(tmp_path: Path) -> None:
     async def told(story: Story) -> None:
         story.manner("dies")
@@ -404,7 +320,7 @@ asyncio.run(main())
             pid = int(parent.stdout.readline())
             # Until it has let go of the leash's own lines it is not the program yet.
             program = Path(f"/proc/{pid}/cmdline")
-            within(10.0, lambda: program.read_bytes().split(b"\0")[1] == b"-c", "the program")
+            within(10.0, lambda: program.read_bytes().split(b"\0")[1:2] == [b"-c"], "the program")
             assert alive(pid)
         finally:
             parent.kill()
