@@ -21,8 +21,8 @@ PORT: Final = 8086
 _PREFIX: Final = "99_moorage-machine-api"
 _LABELS: Final = {"k8s-app": NAME}
 _RBAC: Final = "rbac.authorization.k8s.io"
-_READ: Final = ("get", "list", "watch")
-_WRITE: Final = ("update", "patch")
+_FOLLOW: Final = ("list", "watch")
+_READ: Final = ("get", *_FOLLOW)
 _SIGNERS: Final = ("kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving")
 #: The label under which operators that replace machines in their own way let others order that.
 _REMEDIATION: Final = {"rbac.ext-remediation/aggregate-to-ext-remediation": "true"}
@@ -163,15 +163,14 @@ def _cluster_roles() -> list[values.Manifest]:
             "ClusterRole",
             NAME,
             rules=[
-                _rule("", ("nodes",), (*_READ, *_WRITE, "delete")),
-                _rule("", ("nodes/status",), _WRITE),
-                # Pods of a node that is lost are never seen to end, unless somebody deletes them.
-                _rule("", ("pods",), (*_READ, "delete")),
+                _rule("", ("nodes",), (*_READ, "patch", "delete")),
+                _rule("", ("nodes/status",), ("patch",)),
+                _rule("", ("pods",), ("list",)),
+                # The only way to end a pod: budgets are honoured by whoever answers it.
                 _rule("", ("pods/eviction",), ("create",)),
-                _rule("apps", ("daemonsets",), _READ),
-                _rule("policy", ("poddisruptionbudgets",), _READ),
-                _rule("certificates.k8s.io", ("certificatesigningrequests",), _READ),
-                _rule("certificates.k8s.io", ("certificatesigningrequests/approval",), _WRITE),
+                _rule("apps", ("daemonsets",), ("get",)),
+                _rule("certificates.k8s.io", ("certificatesigningrequests",), _FOLLOW),
+                _rule("certificates.k8s.io", ("certificatesigningrequests/approval",), ("patch",)),
                 _rule("certificates.k8s.io", ("signers",), ("approve",), _SIGNERS),
                 _rule("config.openshift.io", ("infrastructures",), ("get",), ("cluster",)),
             ],
@@ -191,18 +190,20 @@ def _cluster_roles() -> list[values.Manifest]:
 
 def _roles(wanted: Wanted) -> list[values.Manifest]:
     """What is in one namespace each."""
-    machines = ("machines", "machinesets", "machinehealthchecks")
-    parts = tuple(f"{each}/{part}" for each in machines for part in ("status", "finalizers"))
+    group, kinds = "machine.openshift.io", ("machines", "machinesets", "machinehealthchecks")
     rules = {
         NAMESPACE: [
-            _rule("machine.openshift.io", machines, (*_READ, *_WRITE)),
-            _rule("machine.openshift.io", ("machines",), ("create", "delete")),
-            _rule("machine.openshift.io", parts, _WRITE),
+            _rule(group, ("machines",), (*_READ, "create", "patch", "delete")),
+            _rule(group, ("machinesets",), (*_READ, "patch")),
+            _rule(group, ("machinehealthchecks",), _FOLLOW),
+            _rule(group, tuple(f"{each}/status" for each in kinds), ("patch",)),
+            # A machine that its set waits for when it is deleted: the API wants to know that we could hold it up, too.
+            _rule(group, ("machinesets/finalizers",), ("update",)),
             # User data is in Secrets that machines name; the credentials are another.
             _rule("", ("secrets",), ("get",)),
             _rule("", ("events",), ("create", "patch")),
             _rule("coordination.k8s.io", ("leases",), ("create",)),
-            _rule("coordination.k8s.io", ("leases",), ("get", *_WRITE), (NAME,)),
+            _rule("coordination.k8s.io", ("leases",), ("get", "update"), (NAME,)),
         ],
         "kube-system": [
             _rule("", ("secrets",), ("get",), (wanted.credentials,)),

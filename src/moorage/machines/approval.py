@@ -56,19 +56,21 @@ _PURPOSES: Final = {CLIENT: "client auth", SERVING: "server auth"}
 class Machine:
     """A machine that may become a node.
 
-    ``names`` and ``addresses`` are what the platform says it has; ``node`` is the node it has become already.
-    ``vouched`` is when somebody last stood for it: the two hours count from then, or else from ``created``.
+    ``names`` and ``addresses`` are what it is known to have; where nobody tells names it has its own alone. ``node``
+    is the node it has become already. ``vouched`` is when somebody last stood for it: the two hours count from then,
+    or else from ``created``.
     """
 
     name: str
     created: datetime.datetime
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = None
     addresses: tuple[str, ...] = ()
     node: str = ""
     vouched: datetime.datetime | None = None
 
-    def is_called(self, name: str) -> bool:
-        return name in (self.name, *self.names)
+    @property
+    def called(self) -> tuple[str, ...]:
+        return (self.name,) if self.names is None else self.names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,14 +142,23 @@ def judge(
 
 
 def recently_pending(requests: Iterable[Object], now: datetime.datetime) -> int:
-    """How many requests of nodes wait for a decision and were made of late."""
+    """How many requests of nodes wait for a decision and were made of late.
+
+    Those of others do not count: whoever may ask for any certificate could else keep every node out.
+    """
     return sum(
         not is_decided(request)
-        and str(_spec(request).get("signerName")) in _PURPOSES
+        and _is_of_a_node(_spec(request))
         and (asked_at := _created(request)) is not None
         and now - asked_at <= RECENT
         for request in requests
     )
+
+
+def _is_of_a_node(spec: Object) -> bool:
+    if spec.get("signerName") == CLIENT:
+        return bool(spec.get("username") == BOOTSTRAPPER)
+    return spec.get("signerName") == SERVING and NODES in (spec.get("groups") or ())
 
 
 def claimed(request: Object) -> str:
@@ -181,7 +192,9 @@ def _check_client(
         raise _Wrong("a client certificate has no names besides its subject")
     if node in nodes:
         raise _Wrong(f"there is a node {node} already")
-    machine = _only([each for each in machines if each.is_called(node)], node)
+    if any(each.name == node and not each.called for each in machines):
+        raise _NotYet(f"its machine {node} has no instance yet, so nobody can ask for it")
+    machine = _only([each for each in machines if node in each.called], node)
     if machine.node:
         raise _Wrong(f"its machine {machine.name} is the node {machine.node} already")
     at = _created(request)
@@ -210,8 +223,8 @@ def _check_serving(
         raise _NotYet(f"there is no node {node} yet")
     if shown is not None and _renews(shown, node, names, addresses, now):
         return
-    machine = _only([each for each in machines if each.node == node or (not each.node and each.is_called(node))], node)
-    own = {name.rstrip(".").lower() for name in (machine.name, *machine.names)}
+    machine = _only([each for each in machines if each.node == node or (not each.node and node in each.called)], node)
+    own = {name.rstrip(".").lower() for name in machine.called}
     if strange := sorted(name for name in names if name.lower() not in own):
         raise _Wrong(f"{', '.join(strange)} is not a name of {machine.name}")
     if addresses and not machine.addresses:

@@ -31,7 +31,6 @@ from moorage.machines import (
     nodelink,
     nodes,
     objects,
-    workshop,
 )
 from moorage.machines.runtime import client as clients
 from moorage.machines.runtime import controller, election, errors, informer, kinds, manager, metrics, queue
@@ -183,7 +182,7 @@ class Assembly:
             self.manager.add_informer(followed)
         self._recorder = events.Recorder(client, self.clock, LEASE)
         platform = None if self._given else registry.machines(settings.platform)
-        self._add("machine", self._machines(getattr(platform, "describe", workshop.no_labels)), workers)
+        self._add("machine", self._machines(), workers)
         self._add("machineset", self._sets(capacity.reading(platform)), 2)
         self._add("machinehealthcheck", self._checks(), 1)
         self._add("node", self._nodes(), 2)
@@ -217,7 +216,7 @@ class Assembly:
         heart.feed(keys)
         self.manager.add_controller(controller.Controller(name, heart.reconcile, keys, workers))
 
-    def _machines(self, describe: workshop.Describe) -> machine.Machines:
+    def _machines(self) -> machine.Machines:
         told = self.settings
         return machine.Machines(
             self.client,
@@ -227,7 +226,6 @@ class Assembly:
             self.manager.check,
             infra_id=told.infra_id,
             vips=lambda: told.vips,
-            describe=describe,
             recorder=self._recorder,
         )
 

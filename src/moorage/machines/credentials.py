@@ -32,6 +32,9 @@ NAMESPACES: Final = ("openshift-machine-api", "kube-system")
 EVERY: Final = 60.0
 _SHORTEST: Final = 1.0
 
+#: How the keys end of what is no secret; whatever else a Secret holds is shown to nobody.
+_PLAIN: Final = ("url", "username", "insecure", "ca_bundle", "cafile")
+
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
@@ -69,6 +72,8 @@ class Keyring:
         self._files: Path | None = None
         self._due = 0.0
         self._told = ""
+        #: What must not be shown, as it may be spelled; what was in use before included.
+        self._spellings: tuple[str, ...] = ()
 
     def current(self) -> contract.Actuator:
         """The actuator to use now."""
@@ -87,6 +92,13 @@ class Keyring:
     def refused(self) -> None:
         """The platform does not take the credentials: there may be others already."""
         self._due = min(self._due, self._clock.now() + _SHORTEST * self._clock.speed)
+
+    def blot(self, failure: platform_errors.PlatformFailure) -> None:
+        """Take the credentials out of what a platform says: it ends up in events and in the Machine's status."""
+        failure.message, failure.words = (
+            secret.scrub(each, self._spellings) for each in (failure.message, failure.words)
+        )
+        failure.args = (failure.message,)
 
     def close(self) -> None:
         """Remove what was written; the last actuator cannot sign in anew any more."""
@@ -140,11 +152,13 @@ class Keyring:
             added = self._kept.environ(values, files)
         elif self._kept is not None:
             _log.warning("there is no Secret %s: the credentials of this environment are used", self._kept.SECRET)
-        spellings = secret.forms(secret.Secret(value) for key, value in (values or {}).items() if "password" in key)
+        hidden = [secret.Secret(value) for key, value in (values or {}).items() if not key.lower().endswith(_PLAIN)]
+        spellings = self._spellings = tuple(dict.fromkeys((*secret.forms(hidden), *self._spellings)))
         return contract.Surroundings(
             environ={**self._environ, **added},
             clock=self._clock,
             trace=lambda line: _log.debug("%s", secret.scrub(line, spellings)),
+            caller="machine-api",
         )
 
 
@@ -166,9 +180,24 @@ class Rotating:
     def delete(self, machine: contract.Machine) -> None:
         self._use(lambda actuator: actuator.delete(machine))
 
+    def place(self, machine: contract.Machine) -> contract.Place:
+        return self._use(
+            lambda actuator: actuator.place(machine) if isinstance(actuator, contract.Locating) else contract.Place()
+        )
+
     def _use(self, call: Callable[[contract.Actuator], T]) -> T:
         try:
-            return call(self._keyring.current())
-        except platform_errors.Unauthorized:
-            self._keyring.refused()
+            return call(self._current())
+        except platform_errors.PlatformFailure as failure:
+            self._keyring.blot(failure)
+            if isinstance(failure, platform_errors.Unauthorized):
+                self._keyring.refused()
             raise
+
+    def _current(self) -> contract.Actuator:
+        """The actuator; without credentials each machine is to say so, and not the log alone."""
+        try:
+            return self._keyring.current()
+        except (top.ConfigError, errors.Forbidden) as unusable:
+            told = f"the platform's credentials cannot be used: {unusable.message}"
+            raise platform_errors.Unauthorized(told, remedy=unusable.remedy) from unusable

@@ -68,6 +68,9 @@ class Drainer:
         except errors.NotFound:
             # Whoever deleted the node has ended its pods with it.
             return self._finished(machine, f"there is no node {name} any more")
+        if (marked := objects.notes(node).get(objects.MACHINE_ANNOTATION)) not in (None, "", objects.key(machine)):
+            # Its pods are not this machine's to end.
+            return self._finished(machine, f"node {name} is another machine's by now: {marked}")
         refused = self._close(node)
         if refused is not None:
             return refused

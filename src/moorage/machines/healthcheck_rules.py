@@ -19,8 +19,8 @@ from moorage.machines import conditions, durations, objects, phases, selectors
 
 Object = Mapping[str, Any]
 
-#: Whoever bears one of these is nobody's to remediate; the first is Cluster API's.
-SKIP: Final = ("cluster.x-k8s.io/skip-remediation", "machine.openshift.io/skip-remediation")
+#: Whoever bears it is nobody's to remediate. The word is Cluster API's, like the one that pauses a check.
+SKIP: Final = "cluster.x-k8s.io/skip-remediation"
 #: Somebody outside was asked to see to the machine, and has not finished.
 EXTERNAL: Final = "host.metal3.io/external-remediation"
 
@@ -51,8 +51,7 @@ class Rules:
 
     def covers(self, machine: Object) -> bool:
         """Whether the machine is the check's to look at; an empty selector takes all."""
-        held = objects.notes(machine)
-        return self.selector.chooses(machine) and not any(mark in held for mark in SKIP)
+        return self.selector.chooses(machine) and SKIP not in objects.notes(machine)
 
 
 @dataclasses.dataclass(frozen=True)

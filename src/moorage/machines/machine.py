@@ -12,7 +12,17 @@ from typing import Any, Final
 
 from moorage.engine import clock as clocks
 from moorage.engine import errors
-from moorage.machines import conditions, drain, events, machine_deletion, machine_status, objects, phases, user_data
+from moorage.machines import (
+    authority,
+    conditions,
+    drain,
+    events,
+    machine_deletion,
+    machine_status,
+    objects,
+    phases,
+    user_data,
+)
 from moorage.machines import workshop as workshops
 from moorage.machines.machine_status import CREATE, FAILED, PROCESSING, SUCCESSFUL, UPDATE
 from moorage.machines.runtime import client as clients
@@ -25,14 +35,13 @@ Object = Mapping[str, Any]
 #: Cloud seconds until a machine is looked at again: while it is built, and while it has not become a node.
 BUILDING: Final = 20.0
 WAITING: Final = 30.0
-#: After a conflict: the cache is about to bring what was written.
+#: After a conflict, at least: the cache is about to bring what was written.
 OUTDATED: Final = 1.0
 #: A call without an answer: look soon whether it took effect.
 UNANSWERED: Final = 5.0
 #: How long an instance must have been missing until it counts as gone.
 DOUBT: Final = 60.0
 
-_HERE, _ELSEWHERE = "MachineAPI", ("ClusterAPI", "Migrating")
 _OWN_LABELS: Final = frozenset((objects.TYPE_LABEL, objects.REGION_LABEL, objects.ZONE_LABEL))
 _MISSING: Final = "Instance not found on provider"
 _IN_DOUBT: Final = "the instance is not found on the platform; it is looked for again before the machine is given up"
@@ -62,7 +71,7 @@ def _others_words(machine: Object) -> tuple[object, ...]:
         {key: value for key, value in objects.labels(machine).items() if key not in _OWN_LABELS},
         {key: value for key, value in objects.notes(machine).items() if key != objects.STATE_ANNOTATION},
         status.get("nodeRef"),
-        status.get("authoritativeAPI"),
+        status.get(authority.FIELD),
     )
 
 
@@ -79,7 +88,6 @@ class Machines:
         *,
         infra_id: str,
         vips: Callable[[], Sequence[str]] = tuple,
-        describe: workshops.Describe = workshops.no_labels,
         recorder: events.Recorder | None = None,
         settle: float = workshops.SETTLE,
     ) -> None:
@@ -94,7 +102,6 @@ class Machines:
             recorder=recorder or events.Recorder(client, clock, "machine-controller"),
             writer=machine_status.Writer(client, clock),
             vips=vips,
-            describe=describe,
             settle=settle,
         )
         self._shop = shop
@@ -116,10 +123,10 @@ class Machines:
             return controller.Result()
         try:
             return self._reconcile(machine)
-        except api_errors.AlreadyExists:
+        except api_errors.Conflict as late:
+            # Passed on, so that the pauses grow while somebody keeps writing against us.
+            late.retry_after = max(late.retry_after or 0.0, OUTDATED)
             raise
-        except api_errors.Conflict:
-            return controller.Result(OUTDATED)
         except machine_status.Ended:
             return controller.Result()
 
@@ -130,8 +137,7 @@ class Machines:
         if objects.is_deleted(machine):
             return self._deletion.proceed(machine)
         if wrong := self._misplaced(machine):
-            self._shop.recorder.event(machine, "Warning", "FailedValidate", wrong)
-            return controller.Result()
+            return self._refuse(machine, wrong)
         if objects.FINALIZER not in objects.finalizers(machine):
             # First of all: nothing may be made, or left behind, for a machine that could end without us.
             machine = self._shop.writer.finalizers(machine, [*objects.finalizers(machine), objects.FINALIZER])
@@ -146,22 +152,13 @@ class Machines:
     # -- whether to act at all -------------------------------------------------------------------------------------
 
     def _authority(self, machine: Object) -> tuple[Object, bool]:
-        """Whether machines like this are kept by the machine-api at present, or by the cluster-api, in which it rests.
-
-        Clusters in which nobody can choose say nothing about it.
-        """
-        authority = str(objects.status(machine).get("authoritativeAPI") or "")
-        if authority not in (_HERE, *_ELSEWHERE):
-            return machine, not authority
-        now, status = self._shop.clock.wall(), machine_status.draft(machine)
-        told = f"The AuthoritativeAPI status is set to '{authority}'"
-        if authority == _HERE:
-            machine_status.set_condition(
-                status, now, conditions.PAUSED, "False", conditions.AUTHORITY_HERE, told, "Info"
-            )
-        else:
-            machine_status.set_condition(status, now, conditions.PAUSED, "True", conditions.AUTHORITY_ELSEWHERE, told)
-        return self._shop.writer.status(machine, status), authority == _HERE
+        """Whether the machine is ours to keep. Who keeps it is written down before anything else is done."""
+        is_ours, told = authority.is_ours(machine), authority.told(machine)
+        if told is None:
+            return machine, is_ours
+        now, status = self._shop.clock.wall(), {**machine_status.draft(machine), **authority.recorded(machine)}
+        machine_status.set_condition(status, now, conditions.PAUSED, *told)
+        return self._shop.writer.status(machine, status), is_ours
 
     def _misplaced(self, machine: Object) -> str:
         """Why it is not a machine of this cluster; empty if it is."""
@@ -170,6 +167,15 @@ class Machines:
             return ""
         said = f"is {label}" if label else "is missing"
         return f"label {objects.CLUSTER_LABEL} {said}: machines of this cluster bear {self._shop.infra_id}"
+
+    def _refuse(self, machine: Object, wrong: str) -> controller.Result:
+        """Leave it alone, and say why. It is looked at again when somebody corrects it."""
+        now, status = self._shop.clock.wall(), machine_status.draft(machine)
+        kind, reason = conditions.INSTANCE_EXISTS, conditions.FAILED_VALIDATE
+        machine_status.set_condition(status, now, kind, "Unknown", reason, wrong)
+        self._shop.writer.status(machine, status)
+        self._shop.recorder.event(machine, "Warning", reason, wrong)
+        return controller.Result()
 
     # -- the instance ----------------------------------------------------------------------------------------------
 
@@ -248,8 +254,7 @@ class Machines:
             "Instance has not been created",
             "Warning",
         )
-        # Sent even if it reads as before, so that the version is checked: that is what the note is for.
-        status.pop("lastUpdated", None)
+        # Its date makes it another note each time, so it is sent, and the version checked: that is what it is for.
         machine_status.operation(status, now, CREATE, PROCESSING, "the instance is asked for", anew=True)
         return self._shop.writer.status(machine, status)
 
@@ -260,7 +265,7 @@ class Machines:
         if known and instance.provider_id != known:
             # What a machine's instance is known as never changes: nodes and volumes refer to it.
             return self._missing(machine, f"another instance, {instance.provider_id}, bears its name")
-        labels = shop.describe(wanted, instance)
+        labels = shop.labels(wanted, instance)
         machine = shop.writer.identity(machine, provider_id=instance.provider_id, state=instance.state, labels=labels)
         now, status = shop.clock.wall(), machine_status.draft(machine)
         phase = phases.with_instance(machine, complete=instance.ready)

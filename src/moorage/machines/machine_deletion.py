@@ -47,6 +47,8 @@ class Deletion:
         pause = self._remove_instance(machine)
         if pause is not None:
             return controller.Result(pause)
+        # The platform may have taken its time to answer: what is there now may be another leader's work.
+        self._shop.check()
         self._remove_node(machine)
         kept = [each for each in objects.finalizers(machine) if each != objects.FINALIZER]
         self._shop.writer.finalizers(machine, kept)
@@ -145,10 +147,11 @@ class Deletion:
             return
 
     def _is_its(self, machine: Object, node: Object) -> bool:
-        """A node of that name may be another machine's by now."""
+        """A node of that name may be another machine's by now, even of one that is called as this one was."""
+        named, known = objects.provider_id(node), objects.provider_id(machine)
+        if named and known and named != known:
+            return False
         marked = objects.notes(node).get(objects.MACHINE_ANNOTATION) or ""
         if marked:
             return marked == objects.key(machine)
-        if objects.provider_id(node) not in ("", objects.provider_id(machine)):
-            return False
-        return objects.node_uid(machine) in ("", objects.uid(node))
+        return named in ("", known) and objects.node_uid(machine) in ("", objects.uid(node))

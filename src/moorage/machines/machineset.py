@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from moorage.engine import clock as clocks
 from moorage.machines import (
+    authority,
     capacity,
     conditions,
     events,
@@ -120,8 +121,8 @@ class MachineSets:
         if objects.is_deleted(found):
             return controller.DONE
         now = self._clock.wall()
-        if machineset_rules.is_paused(found):
-            self._write(found, machineset_status.paused(found, now))
+        if machineset_rules.is_paused(found) or not authority.is_ours(found):
+            self._write(found, machineset_status.resting(found, now))
             return controller.DONE
         try:
             selector = machineset_rules.checked(found)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from moorage.engine import clock as clocks
 from moorage.machines import (
+    authority,
     expectations,
     machineset_choice,
     machineset_claims,
@@ -117,7 +118,8 @@ class Scaling:
             )
         except errors.NotFound:
             return False
-        return _is_same(current, attempt.machine_set) and not machineset_rules.is_paused(current)
+        is_at_rest = machineset_rules.is_paused(current) or not authority.is_ours(current)
+        return _is_same(current, attempt.machine_set) and not is_at_rest
 
     def _make(self, attempt: Attempt, missing: int, crew: machineset_names.Crew) -> None:
         burst = 1

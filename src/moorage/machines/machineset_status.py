@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from moorage.machines import conditions, objects, selectors
+from moorage.machines import authority, conditions, machineset_rules, objects, selectors
 
 Object = Mapping[str, Any]
 
@@ -100,7 +100,8 @@ def judged(
         "observedGeneration": int(objects.metadata(machine_set).get("generation") or 0),
         "errorReason": None,
         "errorMessage": None,
-        "conditions": _conditions(machine_set, trouble, False, now),
+        "conditions": _conditions(machine_set, trouble, now),
+        **authority.recorded(machine_set),
     }
 
 
@@ -110,13 +111,14 @@ def invalid(machine_set: Object, message: str, now: datetime.datetime) -> dict[s
         "observedGeneration": int(objects.metadata(machine_set).get("generation") or 0),
         "errorReason": INVALID,
         "errorMessage": message,
-        "conditions": _conditions(machine_set, Trouble(INVALID, message), False, now),
+        "conditions": _conditions(machine_set, Trouble(INVALID, message), now),
+        **authority.recorded(machine_set),
     }
 
 
-def paused(machine_set: Object, now: datetime.datetime) -> dict[str, Any]:
+def resting(machine_set: Object, now: datetime.datetime) -> dict[str, Any]:
     """The status of a set that is to be left alone: nothing but that."""
-    return {"conditions": _conditions(machine_set, None, True, now)}
+    return {"conditions": _paused(machine_set, now), **authority.recorded(machine_set)}
 
 
 def change(machine_set: Object, wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,16 +129,24 @@ def change(machine_set: Object, wanted: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _conditions(
-    machine_set: Object, trouble: Trouble | None, is_paused: bool, now: datetime.datetime
-) -> list[conditions.Condition]:
-    """What never was is not told to be absent: a condition appears when it is true for the first time."""
+def _paused(machine_set: Object, now: datetime.datetime) -> list[conditions.Condition]:
+    """The conditions with what is to be said of pauses; nothing, for a set that never had one."""
     found = [dict(each) for each in objects.conditions(machine_set)]
-    if is_paused:
+    if (told := authority.told(machine_set)) and not authority.is_ours(machine_set):
+        return conditions.set_condition(found, conditions.PAUSED, *told, now=now)
+    if machineset_rules.is_paused(machine_set):
         message = "The set bears the annotation that pauses it"
         return conditions.set_condition(found, conditions.PAUSED, "True", PAUSED_REASON, message, now=now)
+    if told:
+        return conditions.set_condition(found, conditions.PAUSED, *told, now=now)
     if conditions.find(found, conditions.PAUSED):
-        found = conditions.set_condition(found, conditions.PAUSED, "False", "NotPaused", severity="Info", now=now)
+        return conditions.set_condition(found, conditions.PAUSED, "False", "NotPaused", severity="Info", now=now)
+    return found
+
+
+def _conditions(machine_set: Object, trouble: Trouble | None, now: datetime.datetime) -> list[conditions.Condition]:
+    """What never was is not told to be absent: a condition appears when it is true for the first time."""
+    found = _paused(machine_set, now)
     if trouble:
         return conditions.set_condition(
             found, REPLICA_FAILURE, "True", trouble.reason, trouble.message, "Error", now=now

@@ -90,10 +90,9 @@ def wanted(node: Object, machine: Object) -> dict[str, Any]:
             change.setdefault("metadata", {})[part] = lacking
     taints = list(objects.spec(node).get("taints") or ())
     there = {(each.get("key"), each.get("effect")) for each in taints}
-    # Once only: a taint that somebody took away with intent is told from one that never was by the first annotation.
-    is_new = (metadata.get("annotations") or {}).get(objects.MACHINE_ANNOTATION) != objects.key(machine)
+    # As the API promises: one that somebody takes away comes back, and others' are left alone.
     missing = [each for each in spec.get("taints") or () if (each.get("key"), each.get("effect")) not in there]
-    if is_new and missing:
+    if missing:
         change["spec"] = {"taints": [*taints, *(dict(each) for each in missing)]}
     return change
 

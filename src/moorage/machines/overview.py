@@ -105,24 +105,34 @@ def why(machine: Object, nodes: Mapping[str, Object], asking: Mapping[str, str],
     """What the machine waits for, or what has become of it; empty if it is as it should be."""
     if failure := objects.failure(machine):
         return failure.message or failure.reason
+    if (paused := conditions.find(objects.conditions(machine), conditions.PAUSED)) and paused.get("status") == "True":
+        return f"somebody else keeps it: {paused.get('message') or paused.get('reason')}"
     if objects.is_deleted(machine):
         return _leaving(machine)
     if name := objects.node_name(machine):
-        return _unwell(name, nodes.get(name))
+        return _unwell(name, nodes.get(name)) or _doubted(machine)
     if untouched := _untouched(machine, now):
         return untouched
     if phases.phase(machine) == phases.PROVISIONED:
-        return _outside(machine, asking)
+        return _doubted(machine) or _outside(machine, asking)
     return _unfinished(machine)
 
 
 def _untouched(machine: Object, now: datetime.datetime) -> str:
-    if phases.phase(machine):
+    if phases.phase(machine) or objects.conditions(machine):
         return ""
     created = conditions.moment(objects.metadata(machine).get("creationTimestamp")) or now
     if now - created < _UNTOUCHED:
         return "for a controller to look at it"
     return "for a controller to look at it: nobody has yet, so see whether moorage machine-api runs"
+
+
+def _doubted(machine: Object) -> str:
+    """Why nobody knows how its instance is, or that it has none; empty if all is well."""
+    exists = conditions.find(objects.conditions(machine), conditions.INSTANCE_EXISTS)
+    if exists is None or exists.get("status") == "True":
+        return ""
+    return str(exists.get("message") or exists.get("reason") or "")
 
 
 def _leaving(machine: Object) -> str:
@@ -160,12 +170,7 @@ def _names(machine: Object) -> list[str]:
 
 
 def _unfinished(machine: Object) -> str:
-    exists = conditions.find(objects.conditions(machine), conditions.INSTANCE_EXISTS)
-    if last := _last_words(machine):
-        return last
-    if exists is not None and exists.get("status") != "True" and exists.get("message"):
-        return str(exists["message"])
-    return "its instance to be complete"
+    return _last_words(machine) or _doubted(machine) or "its instance to be complete"
 
 
 def _last_words(machine: Object, verb: str = "") -> str:

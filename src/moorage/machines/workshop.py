@@ -20,7 +20,6 @@ from moorage.machines.runtime import metrics
 from moorage.platforms import contract
 
 Object = Mapping[str, Any]
-Describe = Callable[[contract.Machine, contract.Instance], Mapping[str, str]]
 
 #: Cloud seconds after which an instance that was asked for, and whose fate is not known, would be seen.
 SETTLE: Final = 60.0
@@ -28,14 +27,9 @@ SETTLE: Final = 60.0
 _FAILED: Final = {CREATE: metrics.CREATE_FAILED, UPDATE: metrics.UPDATE_FAILED, DELETE: metrics.DELETE_FAILED}
 
 
-def no_labels(_machine: contract.Machine, _instance: contract.Instance) -> Mapping[str, str]:
-    """For platforms that tell neither type nor place of an instance."""
-    return {}
-
-
 @dataclasses.dataclass(frozen=True)
 class Workshop:
-    """Shared by threads. ``describe`` tells the labels (type, region, zone) of a machine's instance."""
+    """Shared by threads."""
 
     client: clients.Client
     actuator: contract.Actuator
@@ -45,12 +39,27 @@ class Workshop:
     recorder: events.Recorder
     writer: Writer
     vips: Callable[[], Sequence[str]] = tuple
-    describe: Describe = no_labels
     settle: float = SETTLE
 
     def wanted(self, machine: Object, user_data: bytes = b"") -> contract.Machine:
         """The machine as the platform is asked for it."""
         return objects.wanted(machine, user_data, self.infra_id, self.vips())
+
+    def labels(self, wanted: contract.Machine, instance: contract.Instance) -> Mapping[str, str]:
+        """What the Machine is labelled with, as far as the platform tells: what its instance is, and where.
+
+        They are for people and for the scheduler. No machine waits for them.
+        """
+        place = contract.Place()
+        if isinstance(self.actuator, contract.Locating):
+            with contextlib.suppress(errors.PlatformFailure):
+                place = self.actuator.place(wanted)
+        told = {
+            objects.TYPE_LABEL: instance.type,
+            objects.REGION_LABEL: place.region,
+            objects.ZONE_LABEL: place.zone,
+        }
+        return {label: word for label, word in told.items() if word}
 
     def failed(self, machine: Object, verb: str, failure: errors.PlatformFailure) -> None:
         """Count a call that failed, and tell the machine's observers."""

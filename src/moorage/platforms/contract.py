@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from moorage.assets import values
 from moorage.config import findings, model, survey
@@ -28,6 +28,8 @@ class Surroundings:
     clock: clocks.Clock
     #: Tells the log of every call to the platform: a line without secrets.
     trace: Callable[[str], None]
+    #: Which of our programs calls, as its administrators are told: ``installer``, or ``machine-api`` in a cluster.
+    caller: str = "installer"
 
 
 class Survey(Protocol):
@@ -168,6 +170,16 @@ class Instance:
     """Addresses of the node itself, the primary one first; never a virtual one that it carries for a while."""
     waiting_for: str = ""
     """What is missing until it is ready, in a person's words."""
+    type: str = ""
+    """Its size, in a word that can be a label; empty if the platform does not tell."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a machine's instance is, in words that can be labels; empty where the platform has no such thing."""
+
+    region: str = ""
+    zone: str = ""
 
 
 class Actuator(Protocol):
@@ -187,7 +199,18 @@ class Actuator(Protocol):
         """Do the next step that is missing (none, if it is complete): what was half built is completed."""
 
     def delete(self, machine: Machine) -> None:
-        """Do the next step of its removal; `NotFound` once it is surely gone."""
+        """Do the next step of its removal; `NotFound` once it is surely gone.
+
+        Once its provider id is known it is removed by that alone: what bears its name may be another machine's by then.
+        """
+
+
+@runtime_checkable
+class Locating(Protocol):
+    """What an actuator is besides, on platforms that have places. Day 1 does not ask."""
+
+    def place(self, machine: Machine) -> Place:
+        """Where the machine's instance is, or is going to be."""
 
 
 class Machines(Protocol):

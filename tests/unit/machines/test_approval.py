@@ -194,6 +194,28 @@ def test_a_machine_is_known_by_the_platforms_names_for_it() -> None:
     assert judged(client(), [machine]) == approval.Approve(NODE, "client")
 
 
+def test_a_machine_whose_names_are_told_is_called_nothing_else() -> None:
+    machine = approval.Machine(NODE, MADE, names=("somebody-else",), addresses=MACHINE.addresses)
+
+    assert "no machine was made" in why_not(judged(client(), [machine]))
+    assert "no machine was made" in why_not(judged(serving(), [machine], nodes=[NODE]))
+
+
+def test_a_machine_that_has_no_name_yet_is_waited_for() -> None:
+    machine = approval.Machine(NODE, MADE, names=(), addresses=MACHINE.addresses)
+
+    assert judged(client(), [machine]) == approval.Wait(
+        f"its machine {NODE} has no instance yet, so nobody can ask for it"
+    )
+
+
+def test_a_serving_certificate_has_no_name_that_is_not_told() -> None:
+    machine = approval.Machine("machine-5", MADE, names=(NODE,), addresses=MACHINE.addresses, node=NODE)
+    request = serving(csr(names=(*OWN, x509.DNSName("machine-5"))))
+
+    assert why_not(judged(request, [machine], nodes=[NODE])) == "machine-5 is not a name of machine-5"
+
+
 def test_two_machines_of_one_name_are_none() -> None:
     twin = approval.Machine("twin", MADE, names=(NODE,))
 
@@ -354,6 +376,9 @@ def test_pending_are_the_undecided_of_the_last_hour() -> None:
         client(at=ASKED - hour - datetime.timedelta(seconds=1)),
         decided,
         client(signerName="example.org/me"),
+        # They are nobody who could become a node, so they keep nobody out either.
+        client(username="mallory", groups=["system:authenticated"]),
+        serving(username="mallory", groups=["system:authenticated"]),
     ]
 
     assert approval.recently_pending(requests, ASKED) == 3

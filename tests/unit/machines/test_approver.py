@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import datetime
-import ipaddress
-import socket
-import ssl
-import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509 import oid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,10 +15,9 @@ from moorage.machines import approval, approver, kubelets
 from moorage.machines.runtime import errors, kinds, queue
 from tests.unit.machines import followed, memory
 from tests.unit.machines import test_approval as rules
+from tests.unit.machines.kubelet_side import NEW, OWN, Authority, node, signed
 
 NODE, OTHER, SPACE = rules.NODE, rules.OTHER, "openshift-machine-api"
-OWN = [x509.DNSName(NODE), x509.IPAddress(ipaddress.ip_address("10.0.0.31"))]
-NEW = [x509.DNSName(NODE), x509.IPAddress(ipaddress.ip_address("10.0.0.99"))]
 
 
 def machine(name: str = NODE, *, made: datetime.datetime = rules.MADE, **status: Any) -> dict[str, Any]:
@@ -43,10 +31,6 @@ def machine(name: str = NODE, *, made: datetime.datetime = rules.MADE, **status:
         "spec": {"providerID": "yard://1"},
         "status": {"addresses": addresses, **status},
     }
-
-
-def node(name: str = NODE) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.31"}]}}
 
 
 def named(request: dict[str, Any], name: str = "csr-7") -> dict[str, Any]:
@@ -395,143 +379,3 @@ def test_nothing_is_approved_but_the_two_things_a_machine_may_have(
     client, serving = RIGHT
     may = (words == client and is_machine and not is_node) or (words == serving and is_machine and is_node)
     assert scene.approved() == may
-
-
-# --- what a kubelet shows ----------------------------------------------------------------------------------------
-
-
-class Authority:
-    def __init__(self) -> None:
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(oid.NameOID.COMMON_NAME, "kube-csr-signer")])
-        self.certificate = (
-            _dated(name, name, self.key, 24)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(self.key, hashes.SHA256())
-        )
-
-    @property
-    def pem(self) -> str:
-        return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
-
-
-def _dated(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, hours: float) -> Any:
-    now = datetime.datetime.now(datetime.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=2))
-        .not_valid_after(now + datetime.timedelta(hours=hours))
-    )
-
-
-def signed(
-    authority: Authority,
-    name: str,
-    names: list[Any],
-    *,
-    hours: float = 5,
-    usage: x509.ObjectIdentifier = oid.ExtendedKeyUsageOID.SERVER_AUTH,
-) -> x509.Certificate:
-    found: x509.Certificate = (
-        _dated(rules.subject(f"system:node:{name}"), authority.certificate.subject, rules.KEY, hours)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        .sign(authority.key, hashes.SHA256())
-    )
-    return found
-
-
-@contextlib.contextmanager
-def kubelet(certificate: x509.Certificate, folder: Path) -> Iterator[dict[str, Any]]:
-    """A kubelet that shows this certificate; the Node that says where it listens."""
-    file = folder / "kubelet.pem"
-    private = rules.KEY.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    file.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(file)
-    with socket.create_server(("127.0.0.1", 0)) as door:
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    plain, _ = door.accept()
-                    with contextlib.suppress(OSError), context.wrap_socket(plain, server_side=True) as caller:
-                        caller.recv(1)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield {
-            "metadata": {"name": NODE},
-            "status": {
-                "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-                "daemonEndpoints": {"kubeletEndpoint": {"Port": door.getsockname()[1]}},
-            },
-        }
-        door.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
-
-
-def test_a_kubelet_shows_what_it_has(tmp_path: Path) -> None:
-    authority = Authority()
-    certificate = signed(authority, NODE, OWN)
-
-    with kubelet(certificate, tmp_path) as found:
-        look = kubelets.looker(lambda *_: {"data": {"ca-bundle.crt": authority.pem}}, clocks.Clock())
-        assert look(found) == certificate
-
-
-def foreign(_: Authority) -> x509.Certificate:
-    return signed(Authority(), NODE, OWN)
-
-
-def expired(authority: Authority) -> x509.Certificate:
-    return signed(authority, NODE, OWN, hours=-1)
-
-
-def clients_own(authority: Authority) -> x509.Certificate:
-    """The certificate with which it asks: the same signer, but no server's."""
-    return signed(authority, NODE, OWN, usage=oid.ExtendedKeyUsageOID.CLIENT_AUTH)
-
-
-@pytest.mark.parametrize("made", [foreign, expired, clients_own])
-def test_a_certificate_that_the_cluster_does_not_vouch_for_is_not_seen(made: Any, tmp_path: Path) -> None:
-    authority = Authority()
-
-    with kubelet(made(authority), tmp_path) as found, pytest.raises(kubelets.NotShown):
-        kubelets.shown(found, authority.pem, clocks.Clock())
-
-
-def test_a_cluster_that_names_no_signer_believes_nobody() -> None:
-    look = kubelets.looker(lambda *_: {"data": {}}, clocks.Clock())
-
-    with pytest.raises(kubelets.NotShown, match="does not say who signs"):
-        look(node())
-
-
-def test_a_node_without_an_address_is_not_looked_for() -> None:
-    with pytest.raises(kubelets.NotShown, match="does not tell its address"):
-        kubelets.shown({"metadata": {"name": NODE}}, Authority().pem, clocks.Clock())
-
-
-def test_nobody_listens(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
-    found = node()
-    found["status"] = {
-        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
-    }
-
-    with pytest.raises(kubelets.NotShown):
-        kubelets.shown(found, Authority().pem, clocks.Clock())
-
-
-def test_an_authority_that_is_nonsense_is_told_as_such() -> None:
-    with pytest.raises(kubelets.NotShown):
-        kubelets.shown(node(), base64.b64encode(b"no certificate").decode(), clocks.Clock())

@@ -171,6 +171,10 @@ def test_nothing_is_left_behind(scene: Scene) -> None:
     assert not folder.exists()
 
 
+def test_platforms_are_told_that_it_is_not_the_installer_who_calls(scene: Scene) -> None:
+    assert scene.keyring._surroundings(None, scene.folder).caller == "machine-api"
+
+
 def test_a_password_does_not_reach_the_log(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     around = scene.keyring._surroundings({"password": "hunter-2"}, scene.folder)
@@ -179,6 +183,70 @@ def test_a_password_does_not_reach_the_log(scene: Scene, caplog: pytest.LogCaptu
 
     assert "hunter-2" not in caplog.text
     assert "GET /login" in caplog.text
+
+
+@pytest.mark.parametrize("key", ["password", "api_key", "token", "kubeconfig"])
+def test_credentials_do_not_reach_events_or_status_by_the_platforms_own_words(
+    scene: Scene, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some echo what they were sent; what they say is shown to everybody who may look at Machines."""
+    scene.secrets = {"kube-system": {"password": "first", "url": "https://quay.example.com", key: "hunter-2"}}
+    scene.folder.joinpath("password").write_text("hunter-2" if key == "password" else "first")
+
+    def echo(*_: object) -> None:
+        raise platform_errors.Terminal("refused: hunter-2 at https://quay.example.com", words="body: hunter-2")
+
+    monkeypatch.setattr(quay.Actuator, "exists", echo)
+
+    with pytest.raises(platform_errors.Terminal) as failure:
+        scene.actuator.exists(WANTED)
+
+    assert "hunter-2" not in failure.value.told() + str(failure.value) + failure.value.words
+    assert failure.value.told() == "refused: (secret) at https://quay.example.com: body: (secret)"
+
+
+def test_credentials_of_before_are_not_shown_either(scene: Scene) -> None:
+    scene.secrets = {"kube-system": {"password": "first"}}
+    scene.keyring.current()
+    scene.secrets = {"kube-system": {"password": "second"}}
+    scene.later()
+    scene.keyring.current()
+    late = platform_errors.Ambiguous("no answer for first, nor for second")
+
+    scene.keyring.blot(late)
+
+    assert late.message == "no answer for (secret), nor for (secret)"
+
+
+@pytest.mark.parametrize("trouble", ["no password", "no right to read it"])
+def test_without_credentials_it_is_the_platform_that_cannot_be_asked(scene: Scene, trouble: str) -> None:
+    """Each machine then says so in its status, for those who have no access to the log."""
+    scene.secrets = {"kube-system": {"user": "me"}}
+    if trouble == "no right to read it":
+        scene.away = errors.Forbidden("secrets is forbidden", code=403)
+
+    with pytest.raises(
+        platform_errors.Unauthorized, match=r"credentials cannot be used: (the Secret has no|secrets is)"
+    ):
+        scene.actuator.exists(WANTED)
+
+    scene.secrets, scene.away = {"kube-system": {"password": "first"}}, None
+    assert scene.actuator.exists(WANTED) is None
+
+
+def test_an_api_that_is_away_is_no_trouble_of_the_platforms(scene: Scene) -> None:
+    scene.away = errors.Unavailable("nobody answers")
+
+    with pytest.raises(errors.Unavailable):
+        scene.actuator.exists(WANTED)
+
+
+def test_an_actuator_with_places_tells_them_through_it(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.secrets = {"kube-system": {"password": "first"}}
+    assert scene.actuator.place(WANTED) == contract.Place()
+    monkeypatch.setattr(quay.Actuator, "place", lambda self, wanted: contract.Place("north", "pier"), raising=False)
+
+    assert scene.actuator.place(WANTED) == contract.Place("north", "pier")
 
 
 # --- oVirt's ------------------------------------------------------------------------------------------------------

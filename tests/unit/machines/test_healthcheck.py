@@ -170,7 +170,7 @@ def test_a_machine_without_a_controller_is_not_deleted_as_nobody_would_make_anot
 
 def test_a_machine_that_is_to_be_skipped_is_not_even_counted(ward: fleet.Fleet) -> None:
     fall_ill(ward, "m0")
-    mark = {"machine.openshift.io/skip-remediation": ""}
+    mark = {"cluster.x-k8s.io/skip-remediation": ""}
     ward.edit_machine("m0", lambda found: found["metadata"].update(annotations=mark))
     ward.look()
     assert "m0" in ward.names()

@@ -84,6 +84,21 @@ def test_a_request_is_kept_while_the_machine_is_ill_and_withdrawn_when_it_is_wel
     assert asked(ward) == []
 
 
+def test_a_request_that_is_going_is_not_withdrawn_again(ward: fleet.Fleet) -> None:
+    """Whoever sees to the machine holds it by a finalizer until all is put away."""
+    offer(ward)
+    fall_ill(ward, "m0")
+    ward.look()
+    ward.api.change(REQUESTS, "m0", PLACE, lambda found: found["metadata"].update(finalizers=["example.com/tidy"]))
+    recover(ward, "m0")
+    ward.look()
+    ward.api.calls.clear()
+
+    ward.look()
+
+    assert not [call for call in ward.api.calls if call.startswith("delete")]
+
+
 def test_requests_of_others_stay(ward: fleet.Fleet) -> None:
     offer(ward)
     ward.api.put(REQUESTS, {"metadata": {"name": "m3", "namespace": PLACE}, "spec": {}})

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from moorage.engine import errors
 from moorage.machines import machine, objects
+from moorage.machines.runtime import controller, kinds, metrics, queue
 from moorage.machines.runtime import errors as api_errors
-from moorage.machines.runtime import kinds
 from moorage.platforms import contract
 from tests.unit.machines.machine_world import INFRA, KEY, NAME, NAMESPACE, USER_DATA, World, machine_object
 
@@ -164,17 +165,6 @@ def test_a_running_machine_without_an_address_is_looked_at_until_it_has_one(worl
     assert world.turn() == machine.WAITING
 
 
-def test_labels_of_the_instance_are_those_that_the_platform_tells(world: World) -> None:
-    place = {objects.TYPE_LABEL: "large", objects.REGION_LABEL: "north", objects.ZONE_LABEL: "north-1"}
-    world.restarted(describe=lambda _wanted, _instance: place)
-    world.put()
-
-    world.turn()
-
-    assert place.items() <= world.machine["metadata"]["labels"].items()
-    assert world.machine["metadata"]["labels"][objects.CLUSTER_LABEL] == INFRA
-
-
 def test_virtual_addresses_are_told_to_the_platform(world: World) -> None:
     told: list[contract.Machine] = []
     world.vips = ("10.0.0.250",)
@@ -211,6 +201,41 @@ def test_a_health_check_counts_from_when_the_phase_began_whatever_else_is_said_m
     assert world.status["lastUpdated"] == since
 
 
+def test_a_health_check_counts_on_while_an_instance_is_refused_again_and_again(world: World) -> None:
+    world.yard.fail("create", errors.Transient("no room"), times=3)
+    world.put()
+    with pytest.raises(errors.Transient):
+        world.turn()
+    since = world.status["lastUpdated"]
+    assert world.phase == "Provisioning"
+
+    for _ in range(2):
+        world.clock.advance(120)
+        with pytest.raises(errors.Transient):
+            world.turn()
+
+    assert world.status["lastUpdated"] == since
+
+
+def test_the_way_to_each_phase_is_measured_once_and_that_of_a_deletion_never(world: World) -> None:
+    def counted() -> dict[str, float]:
+        samples = (each for found in metrics.PHASE_TRANSITION.collect() for each in found.samples)
+        return {each.labels["phase"]: each.value for each in samples if each.name.endswith("_count")}
+
+    before = counted()
+    world.running()
+    world.turn()
+    world.delete()
+    world.run(lambda: world.is_gone)
+
+    assert {phase: count - before.get(phase, 0.0) for phase, count in counted().items()} == {
+        **dict.fromkeys(before, 0.0),
+        "Provisioning": 1.0,
+        "Provisioned": 1.0,
+        "Running": 1.0,
+    }
+
+
 @pytest.mark.parametrize("label", ["", "other-abcde"])
 def test_a_machine_of_no_or_another_cluster_is_told_so_and_left_alone(world: World, label: str) -> None:
     found = machine_object()
@@ -222,6 +247,9 @@ def test_a_machine_of_no_or_another_cluster_is_told_so_and_left_alone(world: Wor
     assert world.yard.calls == []
     assert "finalizers" not in world.machine["metadata"]
     assert world.reasons() == ["FailedValidate"]
+    found = world.condition("InstanceExists")
+    assert (found["status"], found["reason"]) == ("Unknown", "FailedValidate")
+    assert objects.CLUSTER_LABEL in found["message"]
 
 
 def test_a_machine_that_is_gone_is_nobodys_business(world: World) -> None:
@@ -257,42 +285,6 @@ def test_without_hooks_it_may_be_drained_and_ended(world: World) -> None:
     assert world.condition("Drainable")["status"] == world.condition("Terminable")["status"] == "True"
 
 
-@pytest.mark.parametrize("authority", ["ClusterAPI", "Migrating"])
-@pytest.mark.parametrize("deleted", [False, True])
-def test_while_another_api_keeps_it_a_machine_rests(world: World, authority: str, deleted: bool) -> None:
-    found = machine_object()
-    found["metadata"]["finalizers"] = [objects.FINALIZER]
-    world.put({**found, "status": {"authoritativeAPI": authority}})
-    if deleted:
-        world.delete()
-
-    assert world.turn() is None
-
-    assert world.yard.calls == []
-    paused = world.condition("Paused")
-    assert (paused["status"], paused["reason"]) == ("True", "AuthoritativeAPINotMachineAPI")
-    assert authority in paused["message"]
-
-
-def test_a_machine_that_is_handed_back_goes_on(world: World) -> None:
-    world.put({**machine_object(), "status": {"authoritativeAPI": "ClusterAPI"}})
-    world.turn()
-    world.change(lambda found: found["status"].update(authoritativeAPI="MachineAPI"))
-
-    world.turn()
-
-    assert (world.condition("Paused")["status"], world.condition("Paused")["severity"]) == ("False", "Info")
-    assert len(world.yard.instances) == 1
-
-
-def test_where_nobody_can_choose_nothing_is_said_of_pauses(world: World) -> None:
-    world.put()
-
-    world.turn()
-
-    assert world.condition("Paused") == {}
-
-
 # -- writing beside others ---------------------------------------------------------------------------------------------
 
 
@@ -302,9 +294,36 @@ def test_who_read_an_outdated_machine_makes_nothing(world: World) -> None:
     world.cache.hold(KEY)
     world.change(lambda found: found["metadata"].setdefault("annotations", {}).update(seen="by another"))
 
-    assert world.turn() == machine.OUTDATED
+    with pytest.raises(api_errors.Conflict) as late:
+        world.turn()
 
+    assert late.value.retry_after == machine.OUTDATED, "the cache has time to catch up"
     assert "create" not in world.yard.verbs()
+
+
+def test_a_conflict_that_does_not_end_is_met_ever_later() -> None:
+    """Somebody writes the machine all the time, such as two controllers of different minds."""
+    world = World()
+    world.put()
+    world.cache.hold(KEY)
+    world.change(lambda found: found["metadata"].setdefault("annotations", {}).update(seen="by another"))
+    keys = queue.Queue(world.clock)
+    worker = controller.Controller("machine", world.controller.reconcile, keys)
+    pauses: list[float] = []
+    again = keys.add_rate_limited
+
+    def noted(key: str, *, at_least: float = 0.0) -> float:
+        pauses.append(again(key, at_least=at_least))
+        return pauses[-1]
+
+    keys.add_rate_limited = noted  # type: ignore[method-assign]
+
+    for _ in range(14):
+        worker.step(KEY)
+
+    assert pauses[0] == machine.OUTDATED
+    assert pauses[-1] > 30.0
+    assert pauses == sorted(pauses)
 
 
 def test_two_controllers_with_the_same_view_make_one_instance() -> None:
@@ -317,7 +336,8 @@ def test_two_controllers_with_the_same_view_make_one_instance() -> None:
     first, second = world.controller, world.restarted()
 
     first.reconcile(KEY)
-    assert second.reconcile(KEY).requeue_after == machine.OUTDATED
+    with pytest.raises(api_errors.Conflict):
+        second.reconcile(KEY)
 
     assert len(world.yard.instances) == 1
 

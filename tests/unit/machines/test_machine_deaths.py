@@ -36,6 +36,24 @@ def test_who_does_not_lead_makes_nothing(world: World, forbidden: str) -> None:
     assert forbidden not in world.yard.verbs()
 
 
+def test_who_does_not_lead_drains_nothing(world: World) -> None:
+    """Whoever leads may have given the machine another fate meanwhile."""
+
+    def check() -> None:
+        raise NotLeaderError
+
+    world.running()
+    world.pod("web-1")
+    world.delete()
+    world.check = check
+    world.api.calls.clear()
+
+    with pytest.raises(NotLeaderError):
+        world.turn()
+
+    assert not [call for call in world.api.calls if call.startswith(("evict", "patch nodes"))]
+
+
 def test_the_right_is_checked_right_before_the_call(world: World) -> None:
     world.put()
     order: list[str] = []

@@ -14,7 +14,7 @@ from moorage.machines import machineset_choice as choice
 
 NOW = datetime.datetime(2026, 3, 1, 12, 0, 0, tzinfo=datetime.UTC)
 DAY = 24 * 3600.0
-MARK, OLD_MARK = choice.MARKS
+MARK, OLD_MARK = "machine.openshift.io/delete-machine", "machine.openshift.io/cluster-api-delete-machine"
 
 
 def machine(name: str, age: float | None = 0.0, *, node: bool = True, **parts: Any) -> dict[str, Any]:

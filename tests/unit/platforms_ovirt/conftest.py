@@ -1,4 +1,4 @@
-"""An engine for the survey's tests, and somebody's home to answer its questions from."""
+"""Engines for these tests: one with a cluster that shall go there, and one with somebody's home to survey from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.unit.lab.ovirt import engine_world
+from tests.unit.platforms_ovirt import engine_place
 from tests.unit.platforms_ovirt.survey_world import Run
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[engine_place.Place]:
+    with engine_place.started(tmp_path) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

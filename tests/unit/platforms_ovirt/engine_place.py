@@ -22,6 +22,7 @@ from moorage.platforms.ovirt import infra, machine, names, template
 from tests.unit.lab.ovirt import engine_world
 
 INFRA = "harbour-x7k2p"
+GROUP = f"{INFRA}-controlplane"
 IGNITION = b'{"ignition":{"version":"3.2.0"}}'
 
 
@@ -66,7 +67,7 @@ class Place:
         document = {"action": action, "method": method, "path": path, "nth": 1, **more}
         self.running.tell(lambda: self.running.site.faults.add(faults.from_json(document)))
 
-    def group(self, name: str = f"{INFRA}-controlplane", *, enforcing: bool = True) -> None:
+    def group(self, name: str = GROUP, *, enforcing: bool = True) -> None:
         """An affinity group, as the flow makes it before the VMs."""
         wanted = types.AffinityGroup(
             name=name,

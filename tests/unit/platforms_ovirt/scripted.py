@@ -128,10 +128,11 @@ def _read(stream: object) -> Request | None:
     line = stream.readline().decode()  # type: ignore[attr-defined]
     if not line:
         return None
-    headers = {}
+    headers: dict[str, str] = {}
     while header := stream.readline().decode().strip():  # type: ignore[attr-defined]
         name, _, value = header.partition(":")
-        headers[name.lower()] = value.strip()
+        # As Apache takes it: one that was said twice is one with a comma.
+        headers[name.lower()] = ", ".join(filter(None, (headers.get(name.lower()), value.strip())))
     body = stream.read(int(headers.get("content-length", 0))).decode()  # type: ignore[attr-defined]
     method, path, _ = line.split()
     return Request(method, path, headers, body)

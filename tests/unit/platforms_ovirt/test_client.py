@@ -5,10 +5,13 @@ from __future__ import annotations
 import datetime
 import gc
 import ipaddress
+import os
+import re
 import ssl
 import threading
 import time
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from ovirtsdk4 import services, types
 
+import moorage
 from moorage import errors as top
 from moorage.engine import clock as clocks
 from moorage.engine import context, errors, secret
@@ -71,6 +75,30 @@ def test_the_engine_is_asked_in_english(engine: scripted.Scripted) -> None:
 
     assert engine.seen[1].headers["accept-language"] == "en"
     assert engine.seen[1].headers["version"] == "4"
+
+
+@pytest.mark.parametrize("caller", ["installer", "machine-api"])
+def test_the_engine_is_told_once_who_calls_and_in_which_version(engine: scripted.Scripted, caller: str) -> None:
+    around = contract.Surroundings({}, clocks.Clock(), lambda _: None, caller)
+    with clients.Client(around, identity(engine.url)) as client:
+        client.call("look", look)
+        client.call("make a VM", make_vm)
+
+    named = rf"moorage-{caller}/{re.escape(moorage.__version__)} \([\w.-]+; pid {os.getpid()}\) PythonSDK/[\d.]+"
+    assert [got.method for got in engine.seen] == ["POST", "GET", "POST", "POST"], "in, look, make, out"
+    for got in engine.seen:
+        assert re.fullmatch(named, got.headers["user-agent"]), f"{got}: and nothing besides"
+
+
+def test_a_call_carries_what_the_sdk_gives_it(engine: scripted.Scripted) -> None:
+    with clients.Client(surroundings(), identity(engine.url)) as client:
+        client.call("look", lambda api: api.get(headers={"Correlation-Id": "look-1", "All-Content": None}))
+
+    assert engine.seen[1].headers.keys() >= {"accept", "accept-encoding", "authorization", "host", "version"}
+    assert engine.seen[1].headers["correlation-id"] == "look-1"
+    assert engine.seen[1].headers["authorization"] == "Bearer token-1"
+    assert engine.seen[1].headers["accept"] == engine.seen[1].headers["content-type"] == "application/xml"
+    assert "all-content" not in engine.seen[1].headers
 
 
 def test_an_expired_session_is_renewed_once_and_what_it_refused_is_done_once(engine: scripted.Scripted) -> None:
@@ -132,6 +160,16 @@ def test_reads_share_a_connection_and_a_broken_one_is_replaced(engine: scripted.
     assert engine.sign_ins == 1
 
 
+def four_look(engine: scripted.Scripted) -> None:
+    """Four threads of one process look at the engine, and all of them see it."""
+    with (
+        clients.Client(surroundings(), identity(engine.url)) as client,
+        futures.ThreadPoolExecutor(4) as threads,
+    ):
+        for seen in [threads.submit(client.call, "look", look) for _ in range(4)]:
+            seen.result(10)
+
+
 def test_threads_do_not_wait_for_each_other_and_sign_in_once(engine: scripted.Scripted) -> None:
     together = threading.Barrier(4, timeout=10)
 
@@ -140,15 +178,8 @@ def test_threads_do_not_wait_for_each_other_and_sign_in_once(engine: scripted.Sc
         return scripted.api()
 
     engine.answer = engine.signing_in(answer)
-    found: list[object] = []
-    with clients.Client(surroundings(), identity(engine.url)) as client:
-        threads = [threading.Thread(target=lambda: found.append(client.call("look", look))) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(10)
+    four_look(engine)
 
-    assert len(found) == 4
     assert engine.sign_ins == 1
     assert engine.sign_outs == 1
 
@@ -163,15 +194,8 @@ def test_an_expired_session_is_renewed_once_for_all_threads(engine: scripted.Scr
         return scripted.api()
 
     engine.answer = engine.signing_in(answer)
-    found: list[object] = []
-    with clients.Client(surroundings(), identity(engine.url)) as client:
-        threads = [threading.Thread(target=lambda: found.append(client.call("look", look))) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(10)
+    four_look(engine)
 
-    assert len(found) == 4
     assert engine.sign_ins == 2
 
 

@@ -47,9 +47,11 @@ def failure(
     return raised.value
 
 
-def made(script: scripted.Scripted, trace: Callable[[str], None] = lambda _: None) -> clients.Client:
+def made(
+    script: scripted.Scripted, trace: Callable[[str], None] = lambda _: None, clock: clocks.Clock | None = None
+) -> clients.Client:
     who = credentials.Credentials(script.url, "admin@internal", secret.Secret(PASSWORD))
-    return clients.Client(contract.Surroundings({}, clocks.Clock(), trace), who)
+    return clients.Client(contract.Surroundings({}, clock or clocks.Clock(), trace), who)
 
 
 @pytest.fixture(autouse=True)
@@ -191,6 +193,41 @@ def test_signing_in_fails(status: str, body: str, kind: str, expected: type) -> 
 
     assert type(raised.value) is expected
     assert script.calls == []
+
+
+def attempts(script: scripted.Scripted, client: clients.Client, expected: type[errors.PlatformFailure]) -> int:
+    """How often the engine was asked to sign somebody in, when three calls needed it."""
+    before = script.sign_ins
+    for _ in range(3):
+        with pytest.raises(expected):
+            client.call("look", look)
+    return script.sign_ins - before
+
+
+def test_a_password_that_was_refused_is_not_tried_until_the_account_is_locked() -> None:
+    refused = scripted.reply("400 Bad", '{"error_code": "access_denied", "error": "no"}', "application/json")
+    with scripted.serving(lambda _: refused) as script:
+        clock = clocks.ManualClock()
+        client = made(script, clock=clock)
+
+        assert attempts(script, client, errors.Unauthorized) == 1
+        for pause in (600.0, 1200.0, 2400.0, 4800.0, 7200.0, 7200.0):
+            clock.advance(pause - 1)
+            assert attempts(script, client, errors.Unauthorized) == 0, "too early"
+            clock.advance(1)
+            assert attempts(script, client, errors.Unauthorized) == 1
+
+        # Somebody has given the account this password, or unlocked it.
+        clock.advance(7200.0)
+        script.answer = script.signing_in(page("401 No"))
+        assert attempts(script, client, errors.Unauthorized) >= 1
+        assert script.tokens >= 1
+
+
+@pytest.mark.parametrize("body", ['{"error_code": "server_error", "error": "no database"}', "{"])
+def test_an_engine_that_cannot_sign_anybody_in_is_asked_again(body: str) -> None:
+    with scripted.serving(lambda _: scripted.reply("400 Bad", body, "application/json")) as script:
+        assert attempts(script, made(script), errors.Transient) == 3
 
 
 def test_a_session_that_ends_at_once_twice_is_not_asked_for_a_third_time() -> None:

@@ -12,15 +12,15 @@ from moorage.engine import errors, flow, steps
 from moorage.platforms import contract
 from moorage.platforms.ovirt import config as sections
 from moorage.platforms.ovirt import infra, names
-from tests.unit.platforms_ovirt import engine_place, test_manifests
+from tests.unit.platforms_ovirt import engine_place, manifests_world
 from tests.unit.platforms_ovirt.engine_place import NO_INPUTS
 
-INFRA = test_manifests.INFRA
+INFRA = manifests_world.INFRA
 NOBODY = contract.Surroundings({}, clocks.ManualClock(), lambda _line: None)
 
 
 def declared(**changes: object) -> flow.Flow:
-    return infra.declare(test_manifests.cluster(**changes), NOBODY)
+    return infra.declare(manifests_world.cluster(**changes), NOBODY)
 
 
 def nodes(found: flow.Flow) -> dict[str, infra.Node]:
@@ -82,7 +82,7 @@ def test_the_controllers_get_the_engines_credentials(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump(given))
     around = contract.Surroundings({"OVIRT_CONFIG": str(path)}, clocks.ManualClock(), lambda _line: None)
 
-    found = infra.cluster_secret(test_manifests.cluster(), around)
+    found = infra.cluster_secret(manifests_world.cluster(), around)
 
     assert found is not None
     assert found.name == "ovirt-credentials"
@@ -96,7 +96,7 @@ def test_the_controllers_get_the_engines_credentials(tmp_path: Path) -> None:
         "ovirt_ca_bundle": "",
     }
     assert "correct horse" not in repr(found)
-    assert [each.reveal() for each in infra.secrets(test_manifests.cluster(), around)] == ["correct horse"]
+    assert [each.reveal() for each in infra.secrets(manifests_world.cluster(), around)] == ["correct horse"]
 
 
 # -- tags and groups ---------------------------------------------------------------------------------------------------

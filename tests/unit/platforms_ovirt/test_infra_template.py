@@ -12,7 +12,7 @@ import pytest
 from moorage.engine import errors, steps
 from moorage.lab.ovirt import images as stored
 from moorage.lab.ovirt import shape
-from moorage.platforms.ovirt import images, names, template
+from moorage.platforms.ovirt import images, names
 from tests.unit.platforms_ovirt import engine_place
 from tests.unit.platforms_ovirt.engine_place import INFRA, NO_INPUTS
 
@@ -74,11 +74,9 @@ def test_what_is_there_is_adopted_with_few_calls(place: engine_place.Place) -> N
     assert len(place.calls(before)) <= 4
 
 
-@pytest.mark.parametrize("writes_done", range(11))
-def test_killed_at_any_change_the_next_run_carries_on(
-    writes_done: int, place: engine_place.Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original, left = place.client.call, [writes_done]
+def bring_up_and_die(place: engine_place.Place, writes: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Make the template in a process that is killed after so many changes; whether it came to that."""
+    original, left = place.client.call, [writes]
 
     def mortal(what: str, use: Any, *, safe: bool = True) -> Any:
         if not safe:
@@ -87,14 +85,21 @@ def test_killed_at_any_change_the_next_run_carries_on(
             left[0] -= 1
         return original(what, use, safe=safe)
 
-    monkeypatch.setattr(place.client, "call", mortal)
-    try:
-        steps.bring_up(place.template(), NO_INPUTS, place.ctx("template"))
-        killed = False
-    except KilledError:
-        killed = True
+    with monkeypatch.context() as patch:
+        patch.setattr(place.client, "call", mortal)
+        try:
+            steps.bring_up(place.template(), NO_INPUTS, place.ctx("template"))
+        except KilledError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("writes_done", range(11))
+def test_killed_at_any_change_the_next_run_carries_on(
+    writes_done: int, place: engine_place.Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = bring_up_and_die(place, writes_done, monkeypatch)
     assert killed == (writes_done < 9), "there are nine changes"
-    monkeypatch.setattr(place.client, "call", original)
 
     steps.bring_up(place.template(), NO_INPUTS, place.ctx("template", intended=True))
 
@@ -187,24 +192,9 @@ def test_a_network_with_several_profiles_must_be_decided(place: engine_place.Pla
 def test_rolled_back_from_anywhere_nothing_is_left(
     writes_done: int, place: engine_place.Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, left = place.client.call, [writes_done]
+    bring_up_and_die(place, writes_done, monkeypatch)
 
-    def mortal(what: str, use: Any, *, safe: bool = True) -> Any:
-        if not safe:
-            if left[0] == 0:
-                raise KilledError
-            left[0] -= 1
-        return original(what, use, safe=safe)
-
-    thing: template.Template = place.template()
-    with monkeypatch.context() as patch:
-        patch.setattr(place.client, "call", mortal)
-        try:
-            steps.bring_up(thing, NO_INPUTS, place.ctx("template"))
-        except KilledError:
-            pass
-
-    assert steps.take_down(thing, NO_INPUTS, place.ctx("template", intended=True))
+    assert steps.take_down(place.template(), NO_INPUTS, place.ctx("template", intended=True))
 
     assert ours(place) == {"vms": [], "disks": [], "templates": []}
     assert [each for each in place.all("disks") if each["name"] == NAME] == []

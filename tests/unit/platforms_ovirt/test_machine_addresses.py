@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import hypothesis
 import pytest
@@ -72,10 +70,9 @@ def test_the_order_in_which_a_guest_tells_them_does_not_matter(devices: dict[str
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[engine_place.Place]:
-    with engine_place.started(tmp_path) as found:
-        found.tagged()
-        yield found
+def place(place: engine_place.Place) -> engine_place.Place:
+    place.tagged()
+    return place
 
 
 def test_a_vm_is_ready_before_its_agent_speaks_and_has_no_address_until_then(place: engine_place.Place) -> None:

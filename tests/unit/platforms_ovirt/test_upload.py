@@ -33,12 +33,6 @@ class KilledError(Exception):
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[engine_place.Place]:
-    with engine_place.started(tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
 def image(tmp_path: Path) -> qcow2.Image:
     path = tmp_path / "boot.qcow2"
     boot_image.write(path)

@@ -36,7 +36,8 @@ def from_kubeconfig(path: Path, context: str = "") -> official.ApiClient:
         load(str(path), context or None, client_configuration=found)
     except (kubernetes.config.ConfigException, yaml.YAMLError, OSError) as wrong:
         raise errors.ConfigError(
-            f"the kubeconfig {path} cannot be used: {wrong}", remedy="give a kubeconfig of the cluster by --kubeconfig"
+            f"the kubeconfig {path} cannot be used: {' '.join(str(wrong).split())}",
+            remedy="give a kubeconfig of the cluster by --kubeconfig",
         ) from wrong
     return _client(found)
 

@@ -22,8 +22,10 @@ from moorage.machines.runtime.errors import NotLeader as NotLeader
 
 # Cloud seconds, as OpenShift's operators have them: a Lease outlives an API server that restarts.
 DURATION, RENEW, RETRY = 137.0, 107.0, 26.0
-# The least real seconds that a Lease lasts, however fast the clock runs: a busy process must be able to keep it.
-SHORTEST = 4.0
+# The least real seconds that a Lease lasts, however fast the clock runs: to renew it takes two calls, each of which may
+# take seconds where a whole cluster lives on one busy machine. A leader that loses it for that reason ends and begins
+# anew, which is right, and helps nobody.
+SHORTEST = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -154,16 +156,28 @@ class Election:
         leading.check()
 
     def _elected(self, stop: threading.Event) -> Leading | None:
+        told = ""
         while not stop.is_set():
             leading = self.stand()
             if leading is not None:
                 return leading
+            holder = self._seen.holder if self._seen is not None else ""
+            if holder not in ("", told):
+                told = holder
+                _log.info("%s waits: %s leads by the lease %s/%s", self.identity, holder, self._namespace, self._name)
             # A little apart from the others, who saw the lease end at the same moment.
             pauses.pause(self._clock, stop, self.retry * (1 + 0.2 * _spread(self.identity)), floor=0.05)
         return None
 
+    def rest(self, leading: Leading, began: float) -> float:
+        """How long to wait for the next renewal after one that ``began`` then: where calls are slow, not for long."""
+        due = max(self.retry / 10, began + self.retry - self._clock.now())
+        return min(due, leading.remaining / 2)
+
     def _keep_on(self, leading: Leading, ended: threading.Event) -> None:
-        while not pauses.pause(self._clock, ended, min(self.retry, leading.remaining / 2), floor=0.02):
+        began = self._clock.now()
+        while not pauses.pause(self._clock, ended, self.rest(leading, began), floor=0.02):
+            began = self._clock.now()
             try:
                 self.keep(leading)
             except NotLeader as over:

@@ -16,8 +16,8 @@ from ovirtsdk4 import types
 from moorage.engine import errors
 from moorage.platforms import contract
 from moorage.platforms.ovirt import client as clients
+from moorage.platforms.ovirt import locations, names, roll, transfer, vms
 from moorage.platforms.ovirt import machine_steps as steps
-from moorage.platforms.ovirt import names, transfer, vms
 
 #: The engine does not say why a copy failed, only that it did.
 _VANISHED: Final = "see whether its storage domain is full, and what else the engine's events say of it"
@@ -42,6 +42,8 @@ class Actuator:
 
     def __init__(self, client: clients.Client) -> None:
         self._client = client
+        self._locations = locations.Locations(client)
+        self._roll = roll.Roll(client)
         self._turn = threading.Lock()
         #: Ids of VMs that were seen by this process: their names may be taken, and lists may lag.
         self._ids: dict[str, str] = {}
@@ -53,7 +55,7 @@ class Actuator:
     # -- the contract ------------------------------------------------------------------------------------------------
 
     def exists(self, machine: contract.Machine) -> contract.Instance | None:
-        vm = self._find(machine)
+        vm = self._find(machine, now=False)
         return None if vm is None else steps.instance(vm, machine)
 
     def create(self, machine: contract.Machine) -> contract.Instance:
@@ -78,6 +80,12 @@ class Actuator:
             raise errors.NotFound(
                 f"VM {machine.name} is not there", resource=machine.name, words=why, remedy=_VANISHED if why else ""
             )
+        try:
+            return self._updated(vm, machine, spec)
+        finally:
+            self._roll.changed(str(vm.id))
+
+    def _updated(self, vm: Any, machine: contract.Machine, spec: steps.Spec) -> contract.Instance:
         state = vms.status(vm)
         if state == "down" and (waiting := self._prepare(vm, machine, spec)):
             return steps.instance(vm, machine, waiting)
@@ -92,21 +100,37 @@ class Actuator:
         return steps.instance(vm, machine, "its tags to show" if lacking else "")
 
     def delete(self, machine: contract.Machine) -> None:
-        vm = self._find(machine) or self._tagged(machine)
+        vm = self._find(machine)
+        if vm is None and not names.vm_id(machine.provider_id):
+            vm = self._tagged(machine)
         if vm is None:
             self._forget(machine)
             raise errors.NotFound(f"VM {machine.name} is gone", resource=machine.name)
-        vms.take_away(self._client, vm)
+        try:
+            vms.take_away(self._client, vm)
+        finally:
+            self._roll.changed(str(vm.id))
+
+    def place(self, machine: contract.Machine) -> contract.Place:
+        """See `contract.Locating`."""
+        cluster_id = machine.provider_spec.get("cluster_id")
+        return self._locations.of(cluster_id) if isinstance(cluster_id, str) and cluster_id else contract.Place()
 
     # -- finding -----------------------------------------------------------------------------------------------------
 
-    def _find(self, machine: contract.Machine) -> Any | None:
-        """The machine's VM: by the id it is known by, if there is one, else by name and mark."""
+    def _find(self, machine: contract.Machine, *, now: bool = True) -> Any | None:
+        """The machine's VM: by the id it is known by, if there is one, else by name and mark.
+
+        Who does not act upon it need not know how it is ``now``: a moment ago will do.
+        """
         known = names.vm_id(machine.provider_id) or self._ids.get(machine.name, "")
-        vm = vms.look(self._client, known) if known else None
+        vm = None
+        if known:
+            vm = vms.look(self._client, known) if now else self._roll.look(known, machine.infra_id)
         if vm is not None and not vms.is_ours(vm, machine.infra_id):
             raise vms.foreign(str(vm.name), machine.infra_id)
-        if vm is None:
+        # Who acts upon it goes by its id alone, once that is known: what bears its name then is another machine's.
+        if vm is None and not (now and names.vm_id(machine.provider_id)):
             vm = vms.find(self._client, machine.name, machine.infra_id)
         if vm is not None:
             self._remember(machine, vm)
@@ -223,24 +247,27 @@ class Actuator:
             self._client.call(f"put VM {vm.name} into its network", put, safe=False)
 
     def _groups(self, vm: Any, spec: steps.Spec) -> None:
-        if spec.groups and not self._joined(vm, spec):
-            self._look_and_join(vm, spec)
-
-    def _joined(self, vm: Any, spec: steps.Spec) -> bool:
-        """Join groups that are known from other machines; False if they must be looked at.
-
-        A look tells all members of a group, of which there may be hundreds: too much to ask for every one of them.
-        """
-        known = {name: self._group_ids.get((spec.cluster_id, name), "") for name in spec.groups}
-        if not all(known.values()):
-            return False
+        if not spec.groups:
+            return
+        if not all(self._known_groups(spec)):
+            # Machines come by the hundred: one looks for all, and the others join what it found.
+            with self._looking_up:
+                if not all(self._known_groups(spec)):
+                    self._look_and_join(vm, spec)
+                    return
         try:
-            for name, group_id in known.items():
+            for name, group_id in zip(spec.groups, self._known_groups(spec), strict=True):
                 self._join(vm, spec.cluster_id, group_id, name)
         except (errors.Terminal, errors.Conflict, errors.AlreadyExists, errors.NotFound):
             # It is a member already, or the group is another one by now.
-            return False
-        return True
+            self._look_and_join(vm, spec)
+
+    def _known_groups(self, spec: steps.Spec) -> list[str]:
+        """The ids of its groups, as they are known from other machines; empty ones if they are not.
+
+        A look tells all members of a group, of which there may be hundreds: too much to ask for every one of them.
+        """
+        return [self._group_ids.get((spec.cluster_id, name), "") for name in spec.groups]
 
     def _look_and_join(self, vm: Any, spec: steps.Spec) -> None:
         found = self._client.call(

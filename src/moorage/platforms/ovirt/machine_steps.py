@@ -277,7 +277,18 @@ def instance(vm: Any, machine: contract.Machine, waiting_for: str = "") -> contr
         ready=ready,
         addresses=addresses(vm, machine.not_addresses) if state in _TALKING else (),
         waiting_for=waiting_for,
+        type=size(vm),
     )
+
+
+def size(vm: Any) -> str:
+    """What the VM is made of, as clouds name their types: ``4cpu-16gib``. Empty if the engine does not tell."""
+    topology = vm.cpu.topology if vm.cpu is not None else None
+    if topology is None or not vm.memory:
+        return ""
+    cpus = (topology.cores or 1) * (topology.sockets or 1) * (topology.threads or 1)
+    memory = f"{vm.memory // GIB}gib" if vm.memory % GIB == 0 else f"{vm.memory // MIB}mib"
+    return f"{cpus}cpu-{memory}"
 
 
 def addresses(vm: Any, others: Collection[str]) -> tuple[str, ...]:
@@ -288,9 +299,9 @@ def addresses(vm: Any, others: Collection[str]) -> tuple[str, ...]:
     virtual = {ipaddress.ip_address(each) for each in others}
     found: set[tuple[bool, str, int, int]] = set()
     for device in vm.reported_devices or []:
-        name = str(device.name or "")
-        if not _OWN_INTERFACES.match(name):
+        if not is_own(device):
             continue
+        name = str(device.name)
         for each in device.ips or []:
             address = _address(each.address)
             if address is not None and address not in virtual:
@@ -298,6 +309,11 @@ def addresses(vm: Any, others: Collection[str]) -> tuple[str, ...]:
                 found.add((not name.startswith("br-ex"), name, address.version, int(address)))
     ordered = [str(_of(version, number)) for _, _, version, number in sorted(found)]
     return tuple(dict.fromkeys(ordered))
+
+
+def is_own(device: Any) -> bool:
+    """Whether a reported device is a real interface: guests tell of those of their pods and tunnels too."""
+    return _OWN_INTERFACES.match(str(device.name or "")) is not None
 
 
 def _address(text: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

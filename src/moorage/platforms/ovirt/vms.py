@@ -14,15 +14,17 @@ from moorage.engine import errors
 from moorage.platforms.ovirt import client as clients
 from moorage.platforms.ovirt import names
 
-#: What is fetched along with a VM.
+#: What is fetched along with a VM: all there is to know by those who may have to change it, and what tells how it is.
+#: An engine follows every one of these by itself.
 FOLLOW: Final = "tags,nics,disk_attachments.disk,reported_devices"
+FOLLOW_STATE: Final = "tags,reported_devices"
 #: Cloud seconds between two looks at a VM: its state changes no faster.
 EVERY: Final = 5.0
 
 
-def look(client: clients.Client, vm_id: str) -> Any | None:
+def look(client: clients.Client, vm_id: str, follow: str = FOLLOW) -> Any | None:
     """The VM of that id, or None if there surely is none."""
-    return client.look(f"look at VM {vm_id}", lambda api: api.vms_service().vm_service(vm_id).get(follow=FOLLOW))
+    return client.look(f"look at VM {vm_id}", lambda api: api.vms_service().vm_service(vm_id).get(follow=follow))
 
 
 def find(client: clients.Client, name: str, infra_id: str) -> Any | None:

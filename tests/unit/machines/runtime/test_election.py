@@ -307,6 +307,18 @@ def test_a_candidate_that_is_told_to_stop_never_leads(leases: Leases) -> None:
     assert leases.lease is None
 
 
+def test_a_candidate_says_whom_it_waits_for(leases: Leases, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever started it would else believe that it hangs."""
+    caplog.set_level("INFO")
+    assert candidate(leases, "a").stand() is not None
+    stop = threading.Event()
+    leases.meanwhile = [stop.set, lambda: None, lambda: None]  # told to stop at its third try
+
+    candidate(leases, "b", retry=0.01).run(lambda _: pytest.fail("it leads"), stop)
+
+    assert [line for line in caplog.messages if "waits" in line] == ["b waits: a leads by the lease ns/lock"]
+
+
 def test_times_that_make_no_sense_are_refused(leases: Leases) -> None:
     with pytest.raises(ValueError, match="renewed before it is over"):
         candidate(leases, "a", duration=10, renew=10, retry=1)
@@ -318,3 +330,44 @@ def test_on_a_fast_clock_a_lease_still_lasts_for_some_real_seconds() -> None:
 
     assert found.duration == pytest.approx(4000)
     assert found.renew / found.duration == pytest.approx(107 / 137)
+
+
+@pytest.mark.parametrize("speed", [0.5, 1.0, 10.0])
+def test_on_the_worlds_clock_a_lease_lasts_as_long_as_openshifts(speed: float) -> None:
+    clock = clocks.Clock(speed)
+
+    found = election.Election(cast("clients.Client", Leases(clock)), "lock", "ns", "a", clock)
+
+    assert (found.duration, found.renew, found.retry) == (137.0, 107.0, 26.0)
+
+
+def test_in_the_lab_a_leader_whose_calls_take_seconds_keeps_its_lease() -> None:
+    # Given a lab at sixty times, on a machine so busy that each of the two calls of a renewal takes 1.8 real seconds
+    clock = clocks.ManualClock()
+    clock.speed = 60.0
+    leases = Leases(clock)
+    found = election.Election(cast("clients.Client", leases), "lock", "ns", "a", clock)
+    leading, began = found.stand(), clock.now()
+    assert leading is not None
+
+    for _ in range(20):
+        clock.advance(found.rest(leading, began))
+        began = clock.now()
+        leases.meets = [(WELL, 54.0), (WELL, 54.0)]
+        found.keep(leading)
+
+    assert sure(leading)
+
+
+def test_renewals_are_a_while_apart_and_closer_when_time_is_short(leases: Leases) -> None:
+    one = candidate(leases, "a")
+    leading = one.stand()
+    assert leading is not None
+
+    assert one.rest(leading, began=0.0) == 26.0
+    leases.clock.advance(20.0)  # type: ignore[attr-defined]
+    assert one.rest(leading, began=0.0) == pytest.approx(6.0), "the last one took twenty seconds"
+    leases.clock.advance(20.0)  # type: ignore[attr-defined]
+    assert one.rest(leading, began=0.0) == pytest.approx(2.6), "a server that is slow, or refuses, is not hammered"
+    leases.clock.advance(66.0)  # type: ignore[attr-defined]
+    assert one.rest(leading, began=0.0) == pytest.approx(0.5), "one second is left"
