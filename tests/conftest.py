@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -41,12 +42,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     wanted = [program for mark in item.iter_markers("needs") for program in mark.args]
     missing = [program for program in wanted if not _there(program)]
     if missing:
-        message = (
-            f"needs {', '.join(missing)}, not to be had here (make conformance installs programs when run as root)"
-        )
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
+        lacking(f"needs {', '.join(missing)}, not to be had here (make conformance installs programs when run as root)")
+
+
+def lacking(what: str) -> NoReturn:
+    """End a test whose real part is not to be had: a user is told so, and in CI it must not pass for a success."""
+    if os.environ.get("CI"):
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The seeds of what was left to chance are told at the end of every run, not only of one that failed."""
+    for report in (each for reports in terminalreporter.stats.values() for each in reports):
+        if isinstance(report, pytest.TestReport) and report.when == "call":
+            for seed in (value for name, value in report.user_properties if name == "seed"):
+                terminalreporter.write_line(f"{report.nodeid}: {seed}")
 
 
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHzV9tPOUGRTXaI2fYzPeBRPJc4QzeQN8yUkZ7rQrM2p somebody@example.com"

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from moorage.engine import clock as clocks
-from moorage.lab import names
+from moorage.lab import name_server, names
 from moorage.lab.nodes import coredns, corefile
 from moorage.network import corefile as rendered
 from moorage.network import settings, view
@@ -34,7 +34,7 @@ SEEN = view.View(
 )
 A, PTR, TXT, AAAA = 1, 12, 16, 28
 
-pytestmark = pytest.mark.skipif(real.path() is None, reason="there is no CoreDNS: tools/real-coredns builds it")
+pytestmark = pytest.mark.needs("coredns")
 
 
 def free_port() -> int:
@@ -141,7 +141,7 @@ def test_both_answer_alike(name: str, kind: int, tmp_path: Path) -> None:
 
     async def tell() -> None:
         # The real one asks over the wire, the lab's directly: of the same zones.
-        async with names.NameServer(outside, clocks.Clock()) as server:
+        async with name_server.NameServer(outside, clocks.Clock()) as server:
             text = corefile_of(tmp_path, f"127.0.0.1:{server.port}")
             with running(text, tmp_path) as port:
                 there = await asyncio.to_thread(asked, port, name, kind)

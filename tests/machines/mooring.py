@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,9 +32,12 @@ SPEED: Final = 20.0
 ROOT: Final = Path(__file__).parents[2]
 #: Real seconds for a story to come about on a busy machine.
 PATIENCE: Final = 60.0
+LEASE_LOST: Final = "this process leads no longer"
 
 
-def settle_in(cluster: clusters.Cluster) -> None:
+def settle_in(
+    cluster: clusters.Cluster, platform: str = "pier", infra_id: str = INFRA, user_data: str = "{pointer}"
+) -> None:
     """Have all that the controllers read; what another story has brought already is there."""
     admin = cluster.admin
     for definition in payload.definitions():
@@ -42,16 +45,19 @@ def settle_in(cluster: clusters.Cluster) -> None:
             _put(admin, kube_objects.DEFINITIONS, definition)
     calls.eventually(lambda: admin.get(INFRASTRUCTURES).code == 200, "infrastructures are served")
     _put(admin, "/api/v1/namespaces", kube_objects.namespace(SPACE))
-    install_config = yaml.safe_dump({"platform": {"pier": {"api_vips": ["10.0.0.250"]}}})
+    install_config = yaml.safe_dump({"platform": {platform: {"api_vips": ["10.0.0.250"]}}})
     _put(
         admin,
         "/api/v1/namespaces/kube-system/configmaps",
         objects.config_map("kube-system", "cluster-config-v1", {"install-config": install_config}),
     )
-    user_data = objects.secret(SPACE, "worker-user-data", {"userData": "{pointer}"})
-    _put(admin, f"/api/v1/namespaces/{SPACE}/secrets", user_data)
+    _put(
+        admin,
+        f"/api/v1/namespaces/{SPACE}/secrets",
+        objects.secret(SPACE, "worker-user-data", {"userData": user_data}),
+    )
     _put(admin, INFRASTRUCTURES, objects.cluster_config("Infrastructure", spec={"platformSpec": {"type": "External"}}))
-    status = {"infrastructureName": INFRA, "platformStatus": {"type": "External"}, "platform": "External"}
+    status = {"infrastructureName": infra_id, "platformStatus": {"type": "External"}, "platform": "External"}
     admin.patch(f"{INFRASTRUCTURES}/cluster/status", {"status": status}).got()
 
 
@@ -93,11 +99,12 @@ class Mooring:
         found, _ = self.client.list(kinds.MACHINE, SPACE)
         return {each["metadata"]["name"]: (each.get("status") or {}).get("phase", "") for each in found}
 
-    def have(self, phase: str, *names: str) -> None:
-        """Wait until these are all machines there are, and all in one phase."""
+    def have(self, phase: str, *names: str, tend: Callable[[], None] = lambda: None) -> None:
+        """Wait until these are all machines there are, and all in one phase; ``tend`` to what may need it meanwhile."""
         wanted = dict.fromkeys(names, phase)
         until = time.monotonic() + PATIENCE
         while (found := self.phases()) != wanted:
+            tend()
             assert time.monotonic() < until, f"{found}; {self.said()}"
             time.sleep(0.05)
 
@@ -135,3 +142,42 @@ class Mooring:
                 # A life that is left behind would go on working for the next story.
                 process.terminate() if program != "moorage" else process.kill()
                 process.wait()
+
+
+class Pod:
+    """Controllers that are begun again when they lose their lease, as a Deployment does.
+
+    A lease lasts for a few real seconds here, which a busy machine does not always give to everybody.
+    """
+
+    def __init__(self, shore: Mooring, name: str) -> None:
+        self._shore = shore
+        self.name = name
+        self._open = contextlib.ExitStack()
+        self._lives = 0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Pod:
+        self._begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _begin(self) -> None:
+        self._open.close()
+        self._lives += 1
+        self.process = self._open.enter_context(self._shore.controllers(f"{self.name}-{self._lives}"))
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def tend(self) -> None:
+        if self.process is not None and self.process.poll() is not None:
+            assert LEASE_LOST in self._shore.said(), f"{self.name} ended by itself: {self._shore.said()}"
+            self._begin()
+
+    def leads(self) -> bool:
+        return self._shore.holder().startswith(f"{self.name}-{self._lives}_")

@@ -191,7 +191,7 @@ class Pier:
     def _look(self, name: str, known: str) -> Vessel | None:
         shown = (each for each in self.vessels if each.name == name and each.seen_from <= time.monotonic())
         by_id = (each for each in self.vessels if f"pier://{each.id}" == known)
-        return next(by_id, None) or next(shown, None)
+        return next(by_id if known else shown, None)
 
     def _step(self, vessel: Vessel, before: str, after: str) -> None:
         vessel.steps -= vessel.state == before
