@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import kubernetes
-import pytest
 import yaml
 
+from tests import conftest
 from tests.kube import calls, pki
 
 ADMINS = ("system:masters",)
@@ -127,10 +127,10 @@ class Cluster:
         return found
 
     def needs_kubectl(self, minor: int) -> None:
-        """Skip, by name, a story that an older kubectl cannot tell."""
+        """End, by name, a story that an older kubectl cannot tell."""
         if (found := minor_version(self.program)) < minor:
             assert self.kind != "real", "the real cluster brings its own kubectl"
-            pytest.skip(f"needs kubectl 1.{minor} or newer; {self.program} is 1.{found}")
+            conftest.lacking(f"needs kubectl 1.{minor} or newer; {self.program} is 1.{found}")
 
 
 @functools.cache

@@ -256,10 +256,6 @@ class ChosenPlatform(Section):
         return {self.name: self.settings.plain(secrets=secrets)}
 
 
-def _default_compute() -> tuple[MachinePool, ...]:
-    return (MachinePool(),)
-
-
 class InstallConfig(Section):
     """A cluster to be: what install-config.yaml says, with every default filled in."""
 
@@ -292,7 +288,7 @@ class InstallConfig(Section):
     )
     compute: Annotated[
         tuple[MachinePool, ...], about("The machines that run workloads.", rule="one pool, 'worker'")
-    ] = pydantic.Field(default_factory=_default_compute)
+    ] = pydantic.Field(default_factory=lambda: (MachinePool(),))
     networking: Annotated[Networking, about("Addresses of pods, machines and services.")] = pydantic.Field(
         default_factory=Networking
     )

@@ -1,24 +1,19 @@
-"""The lab's name server: it answers over UDP and TCP from zones whose records are put and taken while it runs.
+"""The lab's names: zones whose records are put and taken while the lab runs, and the reply to each question.
 
 A name server that guesses would hide a forgotten record, so this one says what an authoritative server says: no such
 name, no such type, or that the name is none of its business. Lookups (`Zones`) know nothing of packets; the wire code
-below them trusts no byte it reads, and everything it builds or keeps is bounded.
+below them trusts no byte it reads, and everything it builds or keeps is bounded. `name_server` listens.
 """
 
 from __future__ import annotations
 
-import asyncio
 import collections
-import contextlib
 import dataclasses
 import ipaddress
 import struct
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self, cast
 
-from moorage import errors, lab
-from moorage.engine import clock as clocks
+from moorage import errors
 
 A, CNAME, SOA, TXT, AAAA, OPT, ANY = 1, 5, 6, 16, 28, 41, 255
 KINDS = {"A": A, "AAAA": AAAA, "CNAME": CNAME, "TXT": TXT}
@@ -33,9 +28,6 @@ _LONGEST_CHAIN = 16
 _INTERNET, _ANY_CLASS = 1, 255
 _RESPONSE, _AUTHORITATIVE, _TRUNCATED, _RECURSION_DESIRED = 0x8000, 0x0400, 0x0200, 0x0100
 _PLAIN_UDP, _LARGEST_UDP, _LARGEST = 512, 1232, 65535
-_IDLE_SECONDS = 10.0
-_MOST_CONNECTIONS = 128
-_PORT_TRIES = 16
 
 # Labels are bytes in lower case, the nearest the root last; a label may hold any byte, a dot among them.
 Name = tuple[bytes, ...]
@@ -321,85 +313,3 @@ def _message(mark: int, flags: int, question: _Question, reply: Reply) -> bytes:
 def _record(answer: Answer, asked: Name) -> bytes:
     owner = b"\xc0\x0c" if answer.owner == asked else _wire_name(answer.owner)
     return owner + struct.pack("!2HIH", answer.kind, _INTERNET, answer.ttl, len(answer.data)) + answer.data
-
-
-class _Datagrams(asyncio.DatagramProtocol):
-    def __init__(self, zones: Zones) -> None:
-        self._zones = zones
-        self._transport: asyncio.DatagramTransport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.DatagramTransport, transport)
-
-    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        reply = respond(data, self._zones)
-        if reply is not None and self._transport is not None:
-            self._transport.sendto(reply, addr)
-
-
-class NameServer:
-    """Answers from ``zones`` on one loopback address, over UDP and TCP on the same port."""
-
-    def __init__(self, zones: Zones, clock: clocks.Clock, host: str = "127.0.0.1", port: int = 0) -> None:
-        self.zones = zones
-        self.host = lab.loopback(host)
-        self.port = port
-        self._clock = clock
-        self._closing: list[asyncio.Server | asyncio.DatagramTransport] = []
-        self._conversations: set[asyncio.Task[None]] = set()
-
-    async def start(self) -> None:
-        """Listen; a port of 0 becomes one that is free for both protocols."""
-        for tries_left in reversed(range(1 if self.port else _PORT_TRIES)):
-            stream = await asyncio.start_server(self._accept, self.host, self.port)
-            port = int(stream.sockets[0].getsockname()[1])
-            try:
-                datagrams, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-                    lambda: _Datagrams(self.zones), local_addr=(self.host, port)
-                )
-            except OSError:
-                stream.close()
-                if not tries_left:
-                    raise
-                continue
-            self.port = port
-            self._closing = [stream, datagrams]
-            return
-
-    async def stop(self) -> None:
-        """Stop listening and hang up on everyone."""
-        for each in self._closing:
-            each.close()
-        for conversation in self._conversations:
-            conversation.cancel()
-        await asyncio.gather(*self._conversations, return_exceptions=True)
-        self._closing = []
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._conversations) >= _MOST_CONNECTIONS:
-            writer.transport.abort()
-            return
-        conversation = asyncio.get_running_loop().create_task(self._converse(reader, writer))
-        self._conversations.add(conversation)
-        conversation.add_done_callback(self._conversations.discard)
-
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        patience = self._clock.socket_timeout(_IDLE_SECONDS)
-        with contextlib.closing(writer), contextlib.suppress(OSError, EOFError, TimeoutError):
-            while True:
-                async with asyncio.timeout(patience):
-                    (length,) = struct.unpack("!H", await reader.readexactly(2))
-                    reply = respond(await reader.readexactly(length), self.zones, stream=True)
-                    if reply is None:
-                        return
-                    writer.write(struct.pack("!H", len(reply)) + reply)
-                    await writer.drain()

@@ -36,7 +36,7 @@ _POWER: dict[str, Callable[[instance.Instance], Awaitable[None]]] = {
 
 def application(site: sites.Site, tokens: sessions.Sessions) -> web.Application:
     """The API over a site."""
-    middlewares = [calls.recording(site.calls, SERVICE), _naming, faults.striking(site.faults, SERVICE), _refusing]
+    middlewares = [calls.recording(site.calls, SERVICE), calls.naming, faults.striking(site.faults, SERVICE), _refusing]
     app = web.Application(middlewares=[*middlewares, _authenticating(tokens)], client_max_size=_MOST_BYTES)
     provider = app[PROVIDER] = Provider(site, tokens)
     app.add_routes(
@@ -76,13 +76,6 @@ def refusal(status: int, message: str, remedy: str = "") -> web.HTTPException:
     }
     content = {"error": message, **({"remedy": remedy} if remedy else {})}
     return kinds[status](text=json.dumps(content), content_type="application/json")
-
-
-@web.middleware
-async def _naming(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
-    """Callers are known by the program they say they are, whatever becomes of their call."""
-    request[calls.WHO] = request.headers.get("User-Agent", "")[:100]
-    return await handler(request)
 
 
 @web.middleware

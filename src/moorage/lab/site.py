@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from moorage import errors, lab
 from moorage.engine import clock as clocks
-from moorage.lab import balancer, calls, faults, names
+from moorage.lab import balancer, calls, faults, name_server, names
 
 if TYPE_CHECKING:
     from moorage.lab.nodes import cluster, instance
@@ -81,7 +81,7 @@ class Site:
         self.clusters: dict[str, cluster.Cluster] = {}
         self.network = ipaddress.IPv4Network("127.0.0.0/16")
         self.networks: dict[str, ipaddress.IPv4Network] = {}
-        self.nameserver: names.NameServer
+        self.nameserver: name_server.NameServer
         self._claim: socket.socket | None = None
         self._taken: set[str] = set()
         self._holders: dict[str, instance.Instance] = {}
@@ -93,7 +93,7 @@ class Site:
         try:
             self._look_at_ports()
             self._cut_networks()
-            self.nameserver = names.NameServer(self.zones, self.clock, str(self.network[1]))
+            self.nameserver = name_server.NameServer(self.zones, self.clock, str(self.network[1]))
             await self.nameserver.start()
         except BaseException:
             self._claim.close()

@@ -17,7 +17,7 @@ from hypothesis import strategies
 from moorage import lab
 from moorage.engine import clock as clocks
 from moorage.installer import names as product
-from moorage.lab import names
+from moorage.lab import name_server, names
 
 T = TypeVar("T")
 
@@ -70,16 +70,16 @@ def code(reply: bytes) -> int:
     return flags(reply) & 15
 
 
-def serving(held: names.Zones, story: Callable[[names.NameServer], Awaitable[T]], host: str = "127.0.0.1") -> T:
+def serving(held: names.Zones, story: Callable[[name_server.NameServer], Awaitable[T]], host: str = "127.0.0.1") -> T:
     async def told() -> T:
-        async with names.NameServer(held, clocks.Clock(), host) as server:
+        async with name_server.NameServer(held, clocks.Clock(), host) as server:
             return await story(server)
 
     return asyncio.run(told())
 
 
 def resolved(held: names.Zones, host: str) -> list[str]:
-    async def story(server: names.NameServer) -> list[str]:
+    async def story(server: name_server.NameServer) -> list[str]:
         environ = {product.RESOLVER: f"{server.host}:{server.port}"}
         return await asyncio.to_thread(product.resolve, host, environ, clocks.Clock())
 
@@ -287,7 +287,7 @@ def test_no_bytes_behind_a_sound_beginning_upset_it(tail: bytes, cut: int) -> No
 
 
 def test_a_live_server_outlives_garbage_on_both_protocols() -> None:
-    async def story(server: names.NameServer) -> tuple[bytes, list[bytes]]:
+    async def story(server: name_server.NameServer) -> tuple[bytes, list[bytes]]:
         def spoil_then_ask() -> tuple[bytes, list[bytes]]:
             where = (server.host, server.port)
             with socket.create_connection(where, timeout=5) as spoiler:
@@ -310,7 +310,7 @@ def test_a_live_server_outlives_garbage_on_both_protocols() -> None:
 
 def test_a_stopped_server_hangs_up_and_listens_no_more() -> None:
     async def story() -> tuple[bytes, str]:
-        server = names.NameServer(zones(), clocks.Clock())
+        server = name_server.NameServer(zones(), clocks.Clock())
         await server.start()
         reader, writer = await asyncio.open_connection(server.host, server.port)
         writer.write(struct.pack("!H", len(query(API))) + query(API))
@@ -329,7 +329,7 @@ def test_a_stopped_server_hangs_up_and_listens_no_more() -> None:
 
 def test_it_listens_nowhere_but_in_the_lab() -> None:
     with pytest.raises(lab.NotInLab, match=r"0\.0\.0\.0"):
-        names.NameServer(zones(), clocks.Clock(), "0.0.0.0")  # noqa: S104
+        name_server.NameServer(zones(), clocks.Clock(), "0.0.0.0")  # noqa: S104
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_the_product_tells_the_failures_apart(host: str, problem: type[Exception
 @pytest.mark.needs("dig")
 @pytest.mark.parametrize("transport", ["+notcp", "+tcp"])
 def test_dig_understands_it(transport: str) -> None:
-    async def story(server: names.NameServer) -> str:
+    async def story(server: name_server.NameServer) -> str:
         command = ["dig", f"@{server.host}", "-p", str(server.port), transport, "www.example.com", "A"]
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=30)
         return done.stdout

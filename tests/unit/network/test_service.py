@@ -15,7 +15,7 @@ import pytest
 from moorage import errors
 from moorage.cli import main
 from moorage.engine import clock as clocks
-from moorage.network import keepalived, pods, service, view
+from moorage.network import host, keepalived, pods, service, view
 from tests.unit.network import conftest
 from tests.unit.network.fake_host import FakeHost
 
@@ -126,9 +126,10 @@ def test_a_defect_ends_the_process_and_is_seen(
 # --- the command ---
 
 
-def test_status_before_the_agent_has_run_says_where_to_look(capsys: pytest.CaptureFixture[str]) -> None:
-    if Path("/run/moorage/status.json").exists():
-        pytest.skip("this machine is a node")
+def test_status_before_the_agent_has_run_says_where_to_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(host, "STATUS_PATH", str(tmp_path / "status.json"))
 
     assert main.main(["node-network", "status", "-o", "json"]) == errors.OTHER
 

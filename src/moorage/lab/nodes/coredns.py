@@ -15,7 +15,7 @@ import re
 import struct
 from collections.abc import Awaitable, Callable, Iterator
 
-from moorage.lab import names
+from moorage.lab import name_server, names
 from moorage.lab.nodes import corefile, haproxy, instance, network
 
 _PTR = 12
@@ -195,7 +195,7 @@ class Service:
     def __init__(self, answers: CoreDNS, servers: list[corefile.Server], machine: instance.Instance) -> None:
         site = machine.site
         self._machine = machine
-        self._names = names.NameServer(answers, machine.clock, machine.address, site.port(corefile.PORT))
+        self._names = name_server.NameServer(answers, machine.clock, machine.address, site.port(corefile.PORT))
         health = {site.port(each.health) for each in servers if each.health}
         self._health = [haproxy.Answering(machine.address, port, _health) for port in sorted(health)]
 

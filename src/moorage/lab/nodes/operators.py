@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from moorage.lab.nodes import cluster as clusters
-from moorage.lab.nodes import conditions, handover, instance, network, router, static_pods
+from moorage.lab.nodes import conditions, handover, instance, network, operands, router, static_pods
 
 Object = dict[str, Any]
 
@@ -25,7 +25,6 @@ _MANIFESTS = 960
 # However fast the cloud's time runs, operators do not look around more often than this (real seconds); and where all
 # is well, only now and then.
 _FASTEST_LOOK, _FASTEST_REVIEW = 0.05, 0.5
-_MASTER, _WORKER = "node-role.kubernetes.io/master", "node-role.kubernetes.io/worker"
 _UNKNOWN_VERSION = "4.20.0"
 _RELEASE = re.compile(r"^MOORAGE_RELEASE_IMAGE='?([^'\n]+)'?$", re.MULTILINE)
 _TAG = re.compile(r":(\d+\.\d+\.\d+[\w.-]*?)(?:-(?:x86_64|aarch64|ppc64le|s390x|multi))?$")
@@ -91,7 +90,7 @@ class Operators:
         """The Ready nodes on which the cluster's own workloads may run."""
         return [
             node
-            for node in self.nodes(_WORKER)
+            for node in self.nodes(operands.WORKER)
             if conditions.true(node, "Ready") and not node["spec"].get("unschedulable")
         ]
 
@@ -102,7 +101,7 @@ class Operators:
     def _keep_masters(self) -> None:
         """Masters are workers too where the Scheduler's settings say so: the machine-config operator labels them."""
         settings = (self.cluster.find(GROUP, "Scheduler", "", "cluster") or {}).get("spec") or {}
-        edit = functools.partial(_as_worker, bool(settings.get("mastersSchedulable")))
+        edit = functools.partial(operands.as_worker, bool(settings.get("mastersSchedulable")))
         for node, _ in list(self.cluster.masters()):
             self.cluster.change("", "Node", "", node["metadata"]["name"], edit)
 
@@ -216,7 +215,7 @@ async def run(cluster: clusters.Cluster) -> None:
     while not (cluster.alive and handover.ready_masters(cluster)):
         await cluster.tick()
     await cluster.passed(handover.OPERATOR_SECONDS)
-    _prepare(operators)
+    operands.prepare(cluster, operators.ingress)
     while True:
         await cluster.until_alive()
         await operators.look()
@@ -233,60 +232,6 @@ def release(machine: instance.Instance | None) -> tuple[str, str]:
         return _UNKNOWN_VERSION, f"payload/release:{_UNKNOWN_VERSION}"
     tag = _TAG.search(image[1])
     return (tag[1] if tag else _UNKNOWN_VERSION), image[1]
-
-
-# --- what operators make -----------------------------------------------------------------------------------------
-
-
-def _prepare(operators: Operators) -> None:
-    cluster, ingress = operators.cluster, operators.ingress
-    for name in (router.NAMESPACE, "openshift-config-managed", "openshift-console", "openshift-authentication"):
-        if cluster.find("", "Namespace", "", name) is None:
-            cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    if cluster.find("apps", "Deployment", router.NAMESPACE, "router-default") is None:
-        cluster.put(router.deployment(2 if cluster.facts.highly_available else 1))
-    cluster.put(
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "default-ingress-cert", "namespace": "openshift-config-managed"},
-            "data": {"ca-bundle.crt": ingress.authority.certificate},
-        }
-    )
-
-
-def _as_worker(wanted: bool, master: Object) -> None:
-    """Let workloads onto a master, or keep them off."""
-    labels = master["metadata"].setdefault("labels", {})
-    taints = [each for each in master["spec"].get("taints") or () if each["key"] != _MASTER]
-    if wanted:
-        labels[_WORKER] = ""
-    else:
-        labels.pop(_WORKER, None)
-        taints.append({"key": _MASTER, "effect": "NoSchedule"})
-    if taints != (master["spec"].get("taints") or []):
-        master["spec"]["taints"] = taints
-
-
-def _route(operators: Operators, namespace: str, name: str, host: str) -> None:
-    """A Route that the routers have taken up."""
-    cluster, now = operators.cluster, operators.cluster.api.time()
-    if cluster.find("route.openshift.io", "Route", namespace, name) is not None:
-        return
-    admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": now}
-    cluster.put(
-        {
-            "apiVersion": "route.openshift.io/v1",
-            "kind": "Route",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {
-                "host": host,
-                "to": {"kind": "Service", "name": name, "weight": 100},
-                "tls": {"termination": "reencrypt", "insecureEdgeTerminationPolicy": "Redirect"},
-            },
-            "status": {"ingress": [{"host": host, "routerName": "default", "conditions": [admitted]}]},
-        }
-    )
 
 
 # --- what operators check ----------------------------------------------------------------------------------------
@@ -351,13 +296,14 @@ def _answers(prefix: str, controller: str) -> Callable[[Operators], Awaitable[st
 
 async def _authentication(operators: Operators) -> str:
     host = operators.ingress.host("oauth-openshift")
-    _route(operators, "openshift-authentication", "oauth-openshift", host)
+    operands.route(operators.cluster, "openshift-authentication", "oauth-openshift", host)
     check = _answers("oauth-openshift", "OAuthServerRouteEndpointAccessibleControllerAvailable")
     return await check(operators)
 
 
 async def _console(operators: Operators) -> str:
-    _route(operators, "openshift-console", "console", operators.ingress.host("console-openshift-console"))
+    host = operators.ingress.host("console-openshift-console")
+    operands.route(operators.cluster, "openshift-console", "console", host)
     return await _answers("console-openshift-console", "RouteHealthAvailable")(operators)
 
 

@@ -7,6 +7,7 @@ stays where it is, connections are not cut, and only what cannot be changed in p
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import functools
 from collections.abc import Coroutine, Mapping
@@ -52,7 +53,7 @@ async def pause(machine: instance.Instance, seconds: float) -> None:
     await lab.sleep(machine.clock, max(seconds, FASTEST_LOOK * machine.clock.speed))
 
 
-class Running:
+class Running(abc.ABC):
     """A program that runs, with tasks that end together."""
 
     def __init__(self, machine: instance.Instance, node: vrrp.Station, program: vip_pods.Program) -> None:
@@ -66,15 +67,17 @@ class Running:
         """What the monitor of this program is called."""
         return "network-monitor" if self.program.rendered else f"{self.program.name}-monitor"
 
+    @abc.abstractmethod
     async def start(self) -> None:
-        raise NotImplementedError
+        """Begin, with the config it was made for."""
 
+    @abc.abstractmethod
     async def stop(self, *, resigning: bool) -> None:
-        raise NotImplementedError
+        """End; one that is ``resigning`` still says so to the others."""
 
+    @abc.abstractmethod
     async def reload(self, program: vip_pods.Program) -> None:
         """Go on with another config."""
-        raise NotImplementedError
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=f"{self.program.name} on {self.machine.name}")

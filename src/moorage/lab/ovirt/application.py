@@ -76,7 +76,7 @@ def application(engine: engines.Engine) -> web.Application:
     app = web.Application(
         middlewares=[
             calls.recording(engine.site.calls, SERVICE),
-            _naming,
+            calls.naming,
             _restarting(engine),
             orders.striking(engine.site.faults, SERVICE),
             _authenticating(engine),
@@ -116,13 +116,6 @@ def _services(engine: engines.Engine) -> list[web.AbstractRouteDef]:
         web.get("/ovirt-engine/services/pki-resource", authority),
         web.get("/ovirt-engine/services/health", health),
     ]
-
-
-@web.middleware
-async def _naming(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
-    """Callers are known by the program they say they are, until they have logged in."""
-    request[calls.WHO] = request.headers.get("User-Agent", "")[:100]
-    return await handler(request)
 
 
 def _restarting(engine: engines.Engine) -> typedefs.Middleware:

@@ -44,6 +44,12 @@ class Copy:
     linked: bool = False
 
 
+def wishes(asked: Doc) -> dict[str, Doc]:
+    """What somebody wants of the disks to be made, by the id of the one that each is made of."""
+    disks_ = (references.given(each, "disk") for each in references.items(asked, "disk_attachments"))
+    return {str(disk["id"]): disk for disk in disks_ if disk.get("id")}
+
+
 def planned(
     engine: engines.Engine, bound: Doc, wanted: Doc, doing: str, *, linked: bool, domain: Doc | None = None
 ) -> Copy:

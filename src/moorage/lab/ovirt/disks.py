@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from moorage import lab
-from moorage.lab.ovirt import documents, events, faults, images, jobs, polling, references, space, timing
+from moorage.lab.ovirt import documents, events, faults, images, jobs, polling, references, routing, space, timing
 
 if TYPE_CHECKING:
     from moorage.lab.ovirt import engine as engines
@@ -57,13 +57,7 @@ def routes(engine: engines.Engine) -> list[web.AbstractRouteDef]:
         drop(engine, disk, jobs.correlation(request))
         return documents.gone()
 
-    return [
-        web.get("/disks", listed),
-        web.post("/disks", add),
-        web.get("/disks/{disk}", one),
-        web.put("/disks/{disk}", update),
-        web.delete("/disks/{disk}", remove),
-    ]
+    return routing.served("/disks", "disk", listed=listed, add=add, one=one, update=update, remove=remove)
 
 
 def described(engine: engines.Engine, asked: Doc, doing: str, domain: Doc | None = None) -> Doc:

@@ -36,7 +36,7 @@ def application(engine: engines.Engine) -> web.Application:
     app = web.Application(
         middlewares=[
             calls.recording(site.calls, SERVICE),
-            _naming,
+            calls.naming,
             ordered.striking(site.faults, SERVICE),
             _refusing,
         ],
@@ -52,12 +52,6 @@ def application(engine: engines.Engine) -> web.Application:
         ]
     )
     return app
-
-
-@web.middleware
-async def _naming(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
-    request[calls.WHO] = request.headers.get("User-Agent", "")[:100]
-    return await handler(request)
 
 
 @web.middleware

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from moorage.lab.ovirt import documents, faults, references
+from moorage.lab.ovirt import documents, faults, references, routing
 
 if TYPE_CHECKING:
     from moorage.lab.ovirt import engine as engines
@@ -67,14 +67,8 @@ def _routes(engine: engines.Engine, kind: str, whole: str) -> list[web.AbstractR
         inventory.remove("nics", found["id"])
         return documents.gone()
 
-    base = f"/{kind}/{{owner}}/nics"
-    return [
-        web.get(base, listed),
-        web.post(base, add),
-        web.get(f"{base}/{{nic}}", one),
-        web.put(f"{base}/{{nic}}", update),
-        web.delete(f"{base}/{{nic}}", remove),
-    ]
+    at = f"/{kind}/{{owner}}/nics"
+    return routing.served(at, "nic", listed=listed, add=add, one=one, update=update, remove=remove)
 
 
 def of(engine: engines.Engine, whole: str, identity: str) -> list[Doc]:

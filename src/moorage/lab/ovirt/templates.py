@@ -23,6 +23,7 @@ from moorage.lab.ovirt import (
     nics,
     polling,
     references,
+    routing,
     shape,
     space,
     timing,
@@ -74,13 +75,7 @@ def routes(engine: engines.Engine) -> list[web.AbstractRouteDef]:
         drop(engine, template, jobs.correlation(request))
         return documents.gone()
 
-    return [
-        web.get("/templates", listed),
-        web.post("/templates", add),
-        web.get("/templates/{template}", one),
-        web.put("/templates/{template}", update),
-        web.delete("/templates/{template}", remove),
-    ]
+    return routing.served("/templates", "template", listed=listed, add=add, one=one, update=update, remove=remove)
 
 
 def create(engine: engines.Engine, asked: Doc, correlation: str) -> Doc:
@@ -127,11 +122,7 @@ def _plans(engine: engines.Engine, asked: Doc, bound: Sequence[Doc]) -> list[cop
     domain = None
     if references.named(references.given(asked, "storage_domain")):
         domain = space.domain(engine, asked["storage_domain"], ADDING)
-    wishes = {
-        str(disk["id"]): disk
-        for each in references.items(references.given(asked, "vm"), "disk_attachments")
-        if (disk := references.given(each, "disk")).get("id")
-    }
+    wishes = copies.wishes(references.given(asked, "vm"))
     return [
         copies.planned(engine, each, wishes.get(each["disk"]["id"], {}), ADDING, linked=False, domain=domain)
         for each in bound

@@ -25,6 +25,7 @@ from moorage.lab.ovirt import (
     nics,
     polling,
     references,
+    routing,
     shape,
     timing,
     vm_life,
@@ -69,13 +70,7 @@ def routes(engine: engines.Engine) -> list[web.AbstractRouteDef]:
         drop(engine, vm, jobs.correlation(request), detach_only=detach_only, force=force)
         return documents.gone()
 
-    return [
-        web.get("/vms", listed),
-        web.post("/vms", add),
-        web.get("/vms/{vm}", one),
-        web.put("/vms/{vm}", update),
-        web.delete("/vms/{vm}", remove),
-    ]
+    return routing.served("/vms", "vm", listed=listed, add=add, one=one, update=update, remove=remove)
 
 
 def asked_for(request: web.Request, name: str) -> bool:
@@ -123,11 +118,7 @@ def create(engine: engines.Engine, asked: Doc, correlation: str, *, clone: bool)
 
 
 def _plans(engine: engines.Engine, asked: Doc, template: Doc, doing: str, *, linked: bool) -> list[copies.Copy]:
-    wishes = {
-        str(disk["id"]): disk
-        for each in references.items(asked, "disk_attachments")
-        if (disk := references.given(each, "disk")).get("id")
-    }
+    wishes = copies.wishes(asked)
     bound = attachments.of(engine, "template", template["id"])
     unknown = wishes.keys() - {each["disk"]["id"] for each in bound}
     if unknown:

@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import datetime
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -44,7 +44,8 @@ from moorage.lab.nodes import (
 Object = dict[str, Any]
 
 SPEED = 200.0
-PATIENCE = 15.0
+# Real seconds, on a computer that has much else to do.
+PATIENCE = 60.0
 DAY = credentials.DAY
 DOMAIN = "harbour.example.com"
 API_INT = f"api-int.{DOMAIN}"
@@ -214,7 +215,7 @@ class World:
 
 
 async def until(true: Callable[[], object], what: str) -> None:
-    """Look until it is so."""
+    """Wait for something to become true, for as long as a slow computer may need."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE):
             while not true():
@@ -286,3 +287,11 @@ async def world(about: facts.Facts = ABOUT, *, signer: bool = True) -> AsyncIter
             await machine.delete()
         await found.stop()
         await site.stop()
+
+
+def story(tell: Callable[[World], Awaitable[None]], *, signer: bool = True) -> None:
+    async def told() -> None:
+        async with world(signer=signer) as found:
+            await tell(found)
+
+    asyncio.run(told())

@@ -15,11 +15,11 @@ import pytest
 from moorage.engine import clock as clocks
 from moorage.lab import site as sites
 from moorage.lab.nodes import api_client, credentials, instance, network, static_pods
+from tests.unit.lab.nodes.node_world import until
 
 Object = dict[str, Any]
 
 SPEED = 400.0
-PATIENCE = 30.0
 TLS = "/opt/openshift/tls"
 
 
@@ -31,16 +31,6 @@ async def datacentre() -> AsyncIterator[sites.Site]:
         yield site
     finally:
         await site.stop()
-
-
-async def until(true: Callable[[], object], what: str) -> None:
-    """Wait for something to become true, for as long as a slow computer may need."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE):
-            while not true():
-                await asyncio.sleep(0.03)
-            return
-    raise AssertionError(f"never: {what}")
 
 
 def said(machine: instance.Instance, words: str) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.lab.nodes import corefile, corefile_blocks
+from moorage.lab.nodes import corefile, corefile_blocks, corefile_forms
 
 WHOLE = """\
 # The names of a cluster.
@@ -186,7 +186,7 @@ def test_addresses_may_stand_in_the_file_itself() -> None:
     [("5s", 5.0), ("1m30s", 90.0), ("250ms", 0.25), ("0", 0.0), ("-1s", -1.0), ("5", None), ("s", None), ("1x", None)],
 )
 def test_durations_are_written_as_in_go(text: str, seconds: float | None) -> None:
-    assert corefile.duration(text) == seconds
+    assert corefile_forms.duration(text) == seconds
 
 
 @given(st.text(alphabet=' \n{}"#\\.,:;()a1', max_size=60))

@@ -17,23 +17,14 @@ from moorage.engine import clock as clocks
 from moorage.lab import balancer, names
 from moorage.lab import site as sites
 from moorage.lab.nodes import api_client, cluster, credentials, etcd, instance, network, static_pods
+from tests.unit.lab.nodes.node_world import until
 
 Object = dict[str, Any]
 
 SPEED = 400.0
-PATIENCE = 60.0
 DOMAIN = "harbour.example.com"
 CONTROL_PLANE = static_pods.CONTROL_PLANE
 MASTERS = ("master-0", "master-1", "master-2")
-
-
-async def until(true: Callable[[], object], what: str) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE):
-            while not true():
-                await asyncio.sleep(0.03)
-            return
-    raise AssertionError(f"never: {what}")
 
 
 async def furnish(site: sites.Site, directory: Path) -> dict[str, instance.Instance]:

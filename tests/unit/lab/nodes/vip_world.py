@@ -89,6 +89,7 @@ class Web:
 
     def __init__(self, name: str, address: str, port: int, *, tls: bool = False) -> None:
         self.name, self.address, self.port, self.status = name, address, port, 200
+        self.answered = 0
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if tls else None
         if self._context is not None:
             network.load_pair(self._context, PAIR.certificate, PAIR.key)
@@ -107,6 +108,7 @@ class Web:
         head = f"HTTP/1.1 {self.status} X\r\nContent-Length: {len(self.name)}\r\nConnection: close\r\n\r\n"
         writer.write(f"{head}{self.name}".encode())
         writer.close()
+        self.answered += 1
 
 
 class Scene:
