@@ -6,6 +6,7 @@ medians: load hits both.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import statistics
@@ -17,10 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import engine
+import machines_idle
 import ovirt
+from processes import tell
 
 import kube
 import lab
+import machines
 
 ROOT = Path(__file__).resolve().parents[2]
 MOORAGE = Path(sys.executable).parent / "moorage"
@@ -84,6 +88,9 @@ def main() -> int:
     kube.report()
     cluster = ovirt.report()
     crowd = lab.report()
+    for each in (*machines.figures(), *machines_idle.figures()):
+        rows.append({**dataclasses.asdict(each), "ratio": each.ratio, "missed": each.missed})
+        tell(each.name, str(each))
     if "-o" in sys.argv:
         print(json.dumps(rows))
     return 1 if not (crowd and cluster) or any(each["missed"] for each in rows) else 0
