@@ -199,9 +199,9 @@ class Machine:
         }
         self.write(path, json.dumps(config))
 
-    def asks(self, url: str) -> str | None:
-        """What curl gets; None if it is an error."""
-        ended = self.do("curl", "-ksf", "--max-time", "1", url, check=False)
+    def asks(self, url: str, seconds: float = 1.0) -> str | None:
+        """What curl gets; None if it is an error, or nothing within ``seconds``."""
+        ended = self.do("curl", "-ksf", "--max-time", f"{seconds:g}", url, check=False)
         return ended.stdout if ended.returncode == 0 else None
 
     def logs(self) -> str:

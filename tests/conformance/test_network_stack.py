@@ -63,9 +63,14 @@ def start(*machines: netns.Machine) -> None:
         each.start_container("keepalived")
 
 
-def served_by(client: netns.Machine) -> str | None:
+def served_by(client: netns.Machine, seconds: float = 1.0) -> str | None:
     """Who answers at the API's virtual address."""
-    return client.asks(f"https://{netns.API_VIP}:6443/whoami")
+    return client.asks(f"https://{netns.API_VIP}:6443/whoami", seconds)
+
+
+def answered_by_another(client: netns.Machine, former: netns.Machine) -> bool:
+    """Asked in short breaths: one that meets nobody must not hide who comes meanwhile."""
+    return served_by(client, 0.5) not in (None, former.name)
 
 
 def test_an_address_moves_when_its_holder_is_stopped_and_when_it_is_killed(segment: netns.Segment, tell) -> None:
@@ -77,19 +82,19 @@ def test_an_address_moves_when_its_holder_is_stopped_and_when_it_is_killed(segme
 
     begun = time.monotonic()
     first.stop("keepalived")
-    netns.until(lambda: served_by(client) not in (None, first.name), 10, "another is reached", segment.logs)
+    netns.until(lambda: answered_by_another(client, first), 10, "another is reached", segment.logs)
     stopped = time.monotonic() - begun
     second = segment.settle()
 
     begun = time.monotonic()
     second.stop("keepalived", signal.SIGKILL)
-    netns.until(lambda: served_by(client) not in (None, second.name), 15, "another is reached", segment.logs)
+    netns.until(lambda: answered_by_another(client, second), 15, "another is reached", segment.logs)
     killed = time.monotonic() - begun
 
     tell(f"VIP reached again: holder stopped (SIGTERM) {stopped:.2f} s, holder killed (SIGKILL) {killed:.2f} s")
     assert second is not first
-    assert stopped < 3.0, "a holder that says good-bye is replaced within a second or two"
-    assert 2.0 < killed < 6.0, "three adverts have to be missed, and no more than a moment"
+    assert stopped < killed, "a holder that says good-bye is replaced without any advert being missed"
+    assert killed > 2.0, "three adverts have to be missed"
 
 
 def test_addresses_of_both_families_are_carried_and_move(segment: netns.Segment) -> None:

@@ -168,7 +168,10 @@ def _silent_keys() -> Iterator[None]:
 def _until_interrupted() -> None:
     import threading
 
-    threading.Event().wait()
+    # The system may give a signal to any thread; this one only hears of it when it wakes.
+    never = threading.Event()
+    while not never.wait(0.5):
+        pass
 
 
 def silence(caches: Sequence[informer.Informer]) -> float:

@@ -268,6 +268,15 @@ class Voyage:
     def delete(self, name: str) -> None:
         self.api.by_hand(lambda: self.api.delete(kinds.MACHINE, name, PLACE))
 
+    def sink(self, name: str) -> None:
+        """An instance is lost. If nobody has written down yet that it was there, its machine may get another."""
+        known = objects.provider_id(self.api.have(kinds.MACHINE, name, PLACE) or {})
+        for each in self.yard.of(name):
+            if not known and each.id in self.yard.owners:
+                self.yard.made[self.yard.owners.pop(each.id)] -= 1
+                self.fired["platform: lost unseen"] += 1
+        self.yard.sink(name)
+
     def expire(self) -> None:
         """The platform's password is another one from now on, and nobody has said so to the cluster."""
         self.yard.password = f"password-{next(_numbers)}"

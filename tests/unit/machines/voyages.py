@@ -177,7 +177,7 @@ def delete_one_that_was_asked_for_and_is_not_seen_yet(self: Ship, number: int) -
 def kill_an_instance(self: Ship, number: int) -> bool:
     names = self.ship.afloat()
     if names:
-        self.ship.yard.sink(chosen(names, number))
+        self.ship.sink(chosen(names, number))
     return bool(names)
 
 
