@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import shutil
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -21,6 +22,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kube", choices=("lab", "real"), default="lab", help="what the stories of tests/kube are told to"
     )
+
+
+def pytest_configure() -> None:
+    """Whoever starts the tests in the background has Ctrl-C ignored, and programs under test would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _there(program: str) -> bool:
