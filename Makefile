@@ -21,7 +21,7 @@ check: ## formatting, lint, types, layers
 conformance: ## what we generate, judged by the real programs that will read it
 	@tools/setup conformance
 	@$(BIN)/python -m pytest tests/conformance
-	@$(BIN)/python -m pytest -n 2 -m long
+	@$(BIN)/python -m pytest -n 2 -m long --ignore=tests/kube --ignore=tests/machines
 	@$(BIN)/python -m pytest -n 2 tests/kube tests/machines --kube=real
 	@$(BIN)/python -m pytest -n 2 tests/kube tests/machines --kube=lab
 

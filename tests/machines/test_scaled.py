@@ -105,6 +105,7 @@ def running(shore: mooring.Mooring, count: int) -> list[str]:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_set_is_scaled_healed_held_and_emptied(shore: mooring.Mooring) -> None:
     def kubectl(*words: str, stdin: str = "") -> str:
         return shore.cluster.kubectl("-n", mooring.SPACE, *words, stdin=stdin)

@@ -11,6 +11,8 @@ import os
 import signal
 from collections.abc import Callable
 
+import pytest
+
 from tests.kube import calls
 from tests.machines import mooring, pier_side
 
@@ -43,6 +45,7 @@ class Held:
             order.release()
 
 
+@pytest.mark.long
 def test_a_leader_that_was_stopped_past_its_lease_makes_no_second_instance(
     moored: Callable[..., mooring.Mooring],
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,8 @@ def test_signals_reach_the_program_of_the_pid_file_and_no_other(tmp_path: Path) 
     path = tmp_path / "pid"
     with subprocess.Popen(["sleep", "60"]) as process:
         path.write_text(f"{process.pid}\n")
+        while not Path(f"/proc/{process.pid}/cmdline").read_bytes():
+            time.sleep(0.01)  # it has begun, and is yet to be given its words
 
         assert not programs.tell("keepalived", path, signal.SIGTERM), "that number is somebody else's now"
         assert process.poll() is None
