@@ -93,7 +93,10 @@ class Place:
         return [" ".join(line.split(": ")[-1].split(" ")[:2]).split("?")[0] for line in self.traced[since:]]
 
     def writes(self, since: int = 0) -> list[str]:
-        return [each for each in self.calls(since) if not each.startswith("GET") and "/sso/" not in each]
+        """The changes that were asked for; a start that the engine was too busy for is asked for again."""
+        lines = zip(self.calls(since), self.traced[since:], strict=True)
+        made = [call for call, line in lines if not (call.endswith("/start") and line.endswith("-> 409"))]
+        return [each for each in made if not each.startswith("GET") and "/sso/" not in each]
 
     # -- the cluster's side ------------------------------------------------------------------------------------------
 

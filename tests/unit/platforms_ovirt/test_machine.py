@@ -229,7 +229,7 @@ def test_a_vm_that_was_left_half_built_is_completed(steps_done: int, place: engi
 
     def mortal(what: str, use: Any, *, safe: bool = True) -> Any:
         if any(what.startswith(verb) for verb in ("enlarge", "put VM", "tag VM", "start VM")):
-            if left[0] == 0:
+            if left[0] == 0 and steps_done < 4:
                 raise DiedError
             left[0] -= 1
         return original(what, use, safe=safe)
