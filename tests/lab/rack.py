@@ -158,3 +158,14 @@ def edit_bootstrap(assets: Path, edit: Callable[[dict[str, bytes]], Mapping[str,
 
 def _content(file: dict[str, Any]) -> bytes:
     return base64.b64decode(file["contents"]["source"].partition(",")[2])
+
+
+def heard(process: subprocess.Popen[str], words: str) -> str:
+    """Listen to a program until it says that; all it has said."""
+    said = ""
+    assert process.stdout
+    for line in process.stdout:
+        said += line
+        if words in line:
+            return said
+    raise AssertionError(f"it never said {words!r}:\n{said}")

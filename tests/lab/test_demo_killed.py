@@ -50,16 +50,6 @@ def begun(root: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def said(process: subprocess.Popen[str], words: str) -> str:
-    heard = ""
-    assert process.stdout
-    for line in process.stdout:
-        heard += line
-        if words in line:
-            return heard
-    raise AssertionError(f"it never said {words!r}:\n{heard}")
-
-
 def killed(process: subprocess.Popen[str], root: Path) -> None:
     """End it as a power cut would, and see that nobody is left."""
     assert len(processes(root)) > 1, "the lab, and whoever is at work"
@@ -76,13 +66,13 @@ def killed(process: subprocess.Popen[str], root: Path) -> None:
 @pytest.mark.long
 def test_one_that_is_killed_while_it_creates_takes_all_with_it(root: Path) -> None:
     running = begun(root)
-    said(running, "infrastructure")
+    rack.heard(running, "infrastructure")
 
     killed(running, root)
 
     again = begun(root)
-    said(again, "# 4. ")
-    said(again, "made by the cluster itself")
+    rack.heard(again, "# 4. ")
+    rack.heard(again, "made by the cluster itself")
     killed(again, root)
 
 
@@ -90,11 +80,11 @@ def test_one_that_is_killed_while_it_creates_takes_all_with_it(root: Path) -> No
 @pytest.mark.parametrize("words", ["# 8. ", "# 10. "], ids=["heals", "goes"])
 def test_one_that_is_killed_on_day_2_leaves_room_for_the_next(root: Path, words: str) -> None:
     running = begun(root)
-    said(running, words)
+    rack.heard(running, words)
     killed(running, root)
 
     again = begun(root)
-    said(again, "infrastructure finished")
+    rack.heard(again, "infrastructure finished")
     os.kill(again.pid, signal.SIGINT)
     rest, _ = again.communicate(timeout=120)
 

@@ -10,7 +10,6 @@ import base64
 import contextlib
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,17 +45,6 @@ def scene(lab: client.Lab, tmp_path: Path) -> ovirt_scene.Scene:
     lab.control("POST", "/lab/reset")
     lab.control("DELETE", "/lab/faults")
     return ovirt_scene.Scene(lab, tmp_path)
-
-
-def heard(process: subprocess.Popen[str], words: str) -> str:
-    """Listen to a program until it says that; all it has said."""
-    said = ""
-    assert process.stdout
-    for line in process.stdout:
-        said += line
-        if words in line:
-            return said
-    raise AssertionError(f"it never said {words!r}:\n{said}")
 
 
 def until(scene: ovirt_scene.Scene, true: Callable[[], object], what: str) -> None:
@@ -104,13 +92,13 @@ def lines_are_short(said: str) -> None:
 @pytest.mark.long
 def test_an_installation_that_is_stopped_while_it_hands_over_does_so_once(scene: ovirt_scene.Scene) -> None:
     first = scene.begin("create", "cluster")
-    said = heard(first, "-bootstrap: removing it")
+    said = rack.heard(first, "-bootstrap: removing it")
     first.send_signal(signal.SIGINT)
     rest, _ = first.communicate(timeout=rack.unhurried(scene.lab, 60))
     assert first.returncode == errors.INTERRUPT, said + rest
 
     second = scene.begin("create", "cluster")
-    more = heard(second, "-bootstrap: gone")
+    more = rack.heard(second, "-bootstrap: gone")
     second.kill()
     second.communicate()
 
@@ -134,7 +122,7 @@ def _destroyed_while_it_grows(scene: ovirt_scene.Scene) -> None:
     stop = {"action": "fail", "service": "ovirt", "method": "POST", "path": "/ovirt-engine/api/vms/*/stop"}
     scene.control("POST", "/lab/faults", {**stop, "status": 503})
     destroying = scene.begin("destroy", "cluster")
-    said = heard(destroying, "-master-0: removing it")
+    said = rack.heard(destroying, "-master-0: removing it")
 
     scale(scene, 4)
 
@@ -187,7 +175,7 @@ def _destroyed_without_an_api(scene: ovirt_scene.Scene) -> None:
 @pytest.mark.long
 def test_storage_that_is_full_for_workers_and_a_password_that_is_wrong_are_told(scene: ovirt_scene.Scene) -> None:
     creating = scene.begin("create", "cluster")
-    said = heard(creating, "infrastructure finished")
+    said = rack.heard(creating, "infrastructure finished")
     scene.control("PUT", "/lab/ovirt", {"storage": {"data": {"free_gib": 5}}})
     rest, _ = creating.communicate(timeout=rack.unhurried(scene.lab, 240))
 

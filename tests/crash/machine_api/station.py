@@ -12,10 +12,10 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,13 @@ from moorage.lab.nodes import payload
 from moorage.machines import assembly
 from moorage.machines.runtime import client as clients
 from moorage.machines.runtime import connection, errors, kinds
+from tests.crash import cradle
 from tests.kube import calls, embedded
 from tests.kube import cluster as clusters
 from tests.kube import objects as kube_objects
 from tests.lab import rack
 from tests.machines import mooring
 
-ROOT = Path(__file__).parents[3]
 INFRA = "harbour-x7k2p"
 SET = f"{INFRA}-worker-0"
 SPACE = assembly.NAMESPACE
@@ -329,22 +329,6 @@ def opened(folder: Path) -> Iterator[Station]:
         yield here
 
 
-@contextlib.contextmanager
-def program() -> Iterator[subprocess.Popen[str]]:
+def program() -> AbstractContextManager[subprocess.Popen[str]]:
     """Where lives begin, one after the other."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.machine_api.program"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))},
-    )
-    try:
-        yield process
-    finally:
-        assert process.stdin
-        assert process.stdout
-        process.stdin.close()
-        process.wait(timeout=30)
-        process.stdout.close()
+    return cradle.opened("tests.crash.machine_api.program")

@@ -8,19 +8,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from moorage.assets import keys, store
 from moorage.installer import produce
+from tests.crash import cradle
 from tests.lab import ovirt_scene, rack
 
-ROOT = Path(__file__).parents[3]
 SPEED = 300.0
 KILLED = -9
 _SKIP = "OPENSHIFT_INSTALL_SKIP_PREFLIGHT_VALIDATIONS"
@@ -130,7 +128,7 @@ def _held(things: list[dict[str, Any]], by: str, identity: str) -> int:
 @contextlib.contextmanager
 def opened(folder: Path, ring: keys.Keyring) -> Iterator[Station]:
     """A station of one's own: a control plane of one, which makes every kind of call, and each of them soon."""
-    with rack.running_lab(folder / "lab", SPEED) as lab, _program() as program:
+    with rack.running_lab(folder / "lab", SPEED) as lab, cradle.opened("tests.crash.ovirt.program") as program:
         scene = ovirt_scene.Scene(lab, folder / "scene", masters=1, workers=0)
         with store.opened(scene.assets) as directory:
             directory.commit(store.State(kept={"keyring": ring.to_state()}), {})
@@ -139,23 +137,3 @@ def opened(folder: Path, ring: keys.Keyring) -> Iterator[Station]:
         template = folder / "template"
         shutil.copytree(scene.assets, template)
         yield Station(scene, program, template)
-
-
-@contextlib.contextmanager
-def _program() -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.ovirt.program"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    try:
-        yield process
-    finally:
-        assert process.stdin
-        assert process.stdout
-        process.stdin.close()
-        process.wait(timeout=30)
-        process.stdout.close()
