@@ -38,9 +38,14 @@ class Redirect:
         self._say = say
         # A rule that was there before this process stays until checks say otherwise.
         self._switch = steady.Switch(node.redirected, rise=self.RISE, fall=self.FALL)
+        # Its mark may be all that an agent which was killed has set.
+        self._doubtful = node.redirected
 
     def step(self) -> None:
         works = self._node.api_answers(checks.BALANCED_PORT)
+        if self._doubtful and works:
+            self._node.put_redirect(self._wanted, on=True)
+            self._doubtful = False
         if self._switch.checked(works):
             try:
                 self._node.put_redirect(self._wanted, on=works)

@@ -15,6 +15,7 @@ from pathlib import Path
 from moorage.network import checks, settings
 
 TABLE = "moorage_network"
+PATIENCE = 10.0
 
 
 def ruleset(vips: tuple[str, ...]) -> str:
@@ -38,17 +39,32 @@ def removal() -> str:
 
 
 def put(wanted: settings.Settings, *, on: bool, mark: Path) -> None:
-    """Set or remove the rule; the mark by which keepalived's checks know of it is there only while the rule is."""
+    """Set or remove the rule. The mark tells keepalived's checks and the next agent of it: it comes before the rule and
+    goes after it, so that whatever is cut short, there is never a rule that nobody knows of."""
     if not on:
+        _nft(removal())
         mark.unlink(missing_ok=True)
-    _nft(ruleset(wanted.api_vips) if on else removal())
-    if on:
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.touch()
+        return
+    known = mark.exists()
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+    try:
+        _nft(ruleset(wanted.api_vips))
+    except TimeoutError:
+        raise  # it may be set all the same
+    except OSError:
+        if not known:
+            mark.unlink()
+        raise
 
 
 def _nft(text: str) -> None:
-    ended = subprocess.run(["nft", "-f", "-"], input=text, capture_output=True, text=True, check=False, timeout=10)
+    try:
+        ended = subprocess.run(
+            ["nft", "-f", "-"], input=text, capture_output=True, text=True, check=False, timeout=PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"nft: no end after {PATIENCE:g} s") from None
     if ended.returncode:
         said = " ".join((ended.stderr or ended.stdout).split())
         raise OSError(f"nft: {said}")

@@ -19,6 +19,7 @@ class FakeHost(host.Host):
         self.told: list[str] = []
         self.answering: set[int] = set()
         self.firewall_works = True
+        self.rule = False
         self.on_interface: list[tuple[str, str, int]] = []
 
     def myself(self, wanted: settings.Settings) -> view.Self | None:
@@ -52,6 +53,7 @@ class FakeHost(host.Host):
         mark = self.at("/run/moorage/iptables-rule-exists")
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch() if on else mark.unlink(missing_ok=True)
+        self.rule = on
 
     def carried(self, wanted: settings.Settings) -> list[tuple[str, str, int]]:
         return list(self.on_interface)

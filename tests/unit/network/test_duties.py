@@ -49,6 +49,22 @@ def test_an_agent_that_starts_anew_finds_the_rule_and_removes_it_at_its_end(node
     assert not node.redirected
 
 
+def test_an_agent_that_finds_a_mark_alone_sets_the_rule_once(node: FakeHost) -> None:
+    node.put_redirect(conftest.SETTINGS, on=True)
+    node.rule = False
+    duty = duties.Redirect(conftest.SETTINGS, node, lambda _: None)
+    steps(duty, 1)
+    assert not node.rule, "HAProxy does not answer: the rule would lead nowhere"
+
+    node.answering = {9445}
+    steps(duty, 1)
+    assert node.rule
+
+    node.rule = False
+    steps(duty, 10)
+    assert not node.rule, "looked after once: it is not set again and again"
+
+
 def test_a_rule_that_could_not_be_set_is_tried_again(node: FakeHost) -> None:
     duty = duties.Redirect(conftest.SETTINGS, node, lambda _: None)
     node.answering, node.firewall_works = {9445}, False
