@@ -1,7 +1,8 @@
 """Machine controllers on oVirt whose leader is stopped (SIGSTOP) between its own check and the call that it is to send.
 
 No check can see that: the call goes out when another has led for a while and done it all. That it does no harm is owed
-to the engine, which has no two VMs of one name, and to VMs being removed by their ids; here it is seen.
+to the engine, which has no two VMs of one name, to VMs being removed by their ids, and to controllers that say so when
+they have made one for nobody; here it is seen.
 """
 
 from __future__ import annotations
@@ -70,6 +71,23 @@ def test_a_create_that_was_held_back_is_refused_when_another_has_made_the_vm(her
         assert here.portrait()["known as"]
         here.scale(0)
         here.until(lambda: not here.machines(), "it is removed", follower.tend)
+    assert here.leaks() == []
+
+
+def test_a_vm_that_was_made_too_late_for_a_machine_that_is_gone_is_removed_by_who_leads(here: station.Station) -> None:
+    since = here.last_call()
+    with _led(here, "1 POST /vms") as (leader, follower):
+        here.scale(1)
+        here.until(leader.is_stopped, "the leader is stopped")
+        here.scale(0)
+        here.until(lambda: not here.machines() and follower.leads(), "its machine is gone", follower.tend)
+        assert here.vms() == []
+
+        assert _goes_on(leader) != 0
+
+        (made,) = here.made(since)
+        assert made.startswith("2"), "the one that was held back"
+        here.until(lambda: not here.vms() and not here.machines(), "it is removed", follower.tend)
     assert here.leaks() == []
 
 

@@ -17,6 +17,7 @@ from moorage.machines import (
     conditions,
     drain,
     events,
+    foundling,
     machine_deletion,
     machine_status,
     objects,
@@ -136,6 +137,9 @@ class Machines:
             return controller.Result()
         if objects.is_deleted(machine):
             return self._deletion.proceed(machine)
+        if foundling.is_one(machine):
+            foundling.remove(self._shop.client, machine)
+            return controller.Result()
         if wrong := self._misplaced(machine):
             return self._refuse(machine, wrong)
         if objects.FINALIZER not in objects.finalizers(machine):
@@ -239,7 +243,11 @@ class Machines:
         except errors.PlatformFailure as failure:
             return self._not_created(machine, failure)
         shop.recorder.event(machine, "Normal", CREATE, f"Created Machine {objects.name(machine)}")
-        return self._seen(machine, wanted, instance)
+        try:
+            return self._seen(machine, wanted, instance)
+        except machine_status.Ended:
+            foundling.lay_down(shop.client, machine, instance.provider_id)
+            raise
 
     def _begin(self, machine: Object) -> Object:
         """Write down that an instance is about to be asked for. Who read an outdated machine fails here."""

@@ -78,6 +78,9 @@ def unseen_since(machine: Object) -> datetime.datetime | None:
     None once a deletion has met it, or if the platform refused to make one.
     """
     last = objects.status(machine).get("lastOperation") or {}
+    if not last and objects.provider_id(machine):
+        # It came with its instance: see `foundling`.
+        return conditions.moment(objects.metadata(machine).get("creationTimestamp"))
     if last.get("type") == DELETE or (last.get("type"), last.get("state")) == (CREATE, FAILED):
         return None
     return conditions.moment(last.get("lastUpdated"))

@@ -123,6 +123,30 @@ def test_a_leader_that_was_stopped_and_goes_on_does_no_harm(moment: str, seconds
     at_rest(ship)
 
 
+def test_a_leader_that_makes_an_instance_for_a_machine_that_has_ended_has_it_removed(ship: voyage.Voyage) -> None:
+    before = {each.id for each in ship.yard.instances}
+
+    def meanwhile(call: str) -> None:
+        if not call.startswith("create "):
+            return
+        ship.yard.before = lambda _call: None
+        ship.life.leading.lost.set()
+        ship.killed()
+        ship.scale(2)
+        assert ship.live(3000.0, ship.at_rest), ship.told()
+
+    ship.yard.before = meanwhile
+    ship.scale(3)
+    ship.live(3000.0, lambda: len(ship.yard.instances) > len(before))
+    late = max(ship.yard.instances, key=lambda each: each.born).name
+    assert late in [each["metadata"]["name"] for each in ship.machines()], "whoever leads knows of it now"
+    assert late not in ship.active()
+    assert ship.live(600.0, ship.at_rest), ship.told()
+
+    at_rest(ship)
+    assert {each.id for each in ship.yard.instances} == before
+
+
 def test_a_leader_that_was_stopped_while_it_removed_an_instance_spares_a_new_machine_of_that_name(
     ship: voyage.Voyage,
 ) -> None:

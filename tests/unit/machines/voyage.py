@@ -224,10 +224,8 @@ class Voyage:
             self.fired["platform: refused by name"] += 1
             raise platform_errors.AlreadyExists(f"there is an instance {name}")
         if self._uid(name) != whose:
-            # Its machine has ended meanwhile, and there is none of that name: only who goes by marks, as a destroy
-            # does, could find what was made now. That is no voyage's law, so it gets lost.
+            # Its machine has ended meanwhile, and there is none of that name.
             self.fired["platform: too late"] += 1
-            raise platform_errors.Ambiguous("connection reset")
 
     # -- machines that boot, and report ----------------------------------------------------------------------------
 

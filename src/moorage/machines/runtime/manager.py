@@ -16,10 +16,9 @@ from moorage.machines.runtime import election as elections
 from moorage.machines.runtime import informer as informers
 from moorage.machines.runtime import serving
 
-# Real seconds between two looks at whether this process still leads, and how long work goes on after that: what is left
-# of a reconcile then ends at its next check.
+# Real seconds between two looks at whether this process still leads. What is left of a reconcile after that ends at its
+# next check; a call that is on its way is waited for, since nobody else would hear what it made.
 _LOOK = 0.5
-_MOMENT = 2.0
 # How long a cache may be without its server before the process is not ready, in cloud seconds.
 _SILENCE = 300.0
 
@@ -105,13 +104,13 @@ class Manager:
                 leading.check()
         finally:
             self._working = False
-            self._end_controllers(_MOMENT if leading.lost.is_set() else self._patience)
+            self._end_controllers()
 
-    def _end_controllers(self, patience: float) -> None:
+    def _end_controllers(self) -> None:
         # All of them first: none may take a new key while another is waited for.
         for controller in self._controllers:
             controller.queue.shut_down()
-        late = [name for controller in self._controllers for name in controller.stop(patience)]
+        late = [name for controller in self._controllers for name in controller.stop(self._patience)]
         if late:
             _log.warning("still at work, and left behind: %s", ", ".join(late))
 
