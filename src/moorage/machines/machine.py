@@ -106,6 +106,8 @@ class Machines:
             settle=settle,
         )
         self._shop = shop
+        #: Instances that were made for nobody, by key, until whoever leads knows of them.
+        self._foundlings: dict[str, tuple[Object, str]] = {}
         self._deletion = machine_deletion.Deletion(shop, drain.Drainer(client, clock))
 
     def feed(self, keys: queue.Queue) -> None:
@@ -119,6 +121,8 @@ class Machines:
         self._machines.on(changed)
 
     def reconcile(self, key: str) -> controller.Result:
+        if key in self._foundlings:
+            return self._lay_down(key)
         machine = self._machines.get(key)
         if machine is None:
             return controller.Result()
@@ -246,8 +250,15 @@ class Machines:
         try:
             return self._seen(machine, wanted, instance)
         except machine_status.Ended:
-            foundling.lay_down(shop.client, machine, instance.provider_id)
-            raise
+            self._foundlings[objects.key(machine)] = (machine, instance.provider_id)
+            return self._lay_down(objects.key(machine))
+
+    def _lay_down(self, key: str) -> controller.Result:
+        """Have the instance removed that was made under this key for a machine which is no more."""
+        foundling.lay_down(self._shop.client, *self._foundlings[key])
+        del self._foundlings[key]
+        # Whatever bears the name now is looked at as any other.
+        return controller.Result(OUTDATED)
 
     def _begin(self, machine: Object) -> Object:
         """Write down that an instance is about to be asked for. Who read an outdated machine fails here."""

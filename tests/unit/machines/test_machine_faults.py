@@ -339,6 +339,18 @@ def test_it_is_removed_although_whoever_made_it_was_killed_before_saying_so(ende
     assert set(ended.yard.verbs()) == {"delete"}, "nobody completed it"
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_it_is_said_again_if_the_cluster_does_not_answer(ended: World, when: str) -> None:
+    ended.api.trouble("create machines", api_errors.Unavailable("the server is away"), when)
+    with pytest.raises(api_errors.Unavailable):
+        ended.turn()
+
+    ended.turn()
+    ended.run(lambda: ended.is_gone)
+
+    assert ended.yard.instances == []
+
+
 def test_another_machine_of_its_name_is_spared_and_has_the_instance(ended: World) -> None:
     end = ended.yard.before
 
