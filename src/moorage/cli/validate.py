@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace, voice: talk.Voice) -> int:
         for finding in found:
             voice.finding(source, finding)
         if broken:
-            voice.error(f"{source} has {len(broken)} error{'' if len(broken) == 1 else 's'}")
+            voice.error(f"{len(broken)} error{'' if len(broken) == 1 else 's'} in {source}")
         else:
             voice.info(f"{source} is valid")
     return errors.INSTALL_CONFIG if broken else 0

@@ -25,11 +25,22 @@ class Finding:
 class Invalid(errors.ConfigError):
     """The install-config has errors; ``findings`` holds every one of them, warnings included."""
 
+    _again = "moorage validate"
+
     def __init__(self, source: str, findings: Sequence[Finding]) -> None:
         count = sum(1 for finding in findings if finding.severity == "error")
         super().__init__(
-            f"{source} has {count} error{'' if count == 1 else 's'}",
-            remedy="correct the fields above, then run: moorage validate",
+            f"{count} error{'' if count == 1 else 's'} in {source}",
+            remedy=f"correct the fields above, then run: {self._again}",
         )
         self.source = source
         self.findings = tuple(findings)
+
+
+class WrongAnswers(Invalid):
+    """The survey's answers have errors, so there is no install-config yet."""
+
+    _again = "moorage create install-config"
+
+    def __init__(self, findings: Sequence[Finding], source: str = "the answers") -> None:
+        super().__init__(source, findings)

@@ -103,7 +103,7 @@ class Interview:
             if problem is None:
                 return self.given[question.key]
             if question.optional:
-                raise findings.Invalid("the answers", [findings.Finding(question.key, problem)])
+                raise findings.WrongAnswers([findings.Finding(question.key, problem)])
             self.refuse(question.key, problem)
         if question.optional:
             return question.default or ""
@@ -111,12 +111,12 @@ class Interview:
             return self._asker.ask(question)
         if question.default is not None:
             return question.default
-        raise findings.Invalid("the answers", [not_answered(question)])
+        raise findings.WrongAnswers([not_answered(question)])
 
     def refuse(self, key: str, problem: str, remedy: str = "") -> None:
         """An answer turned out to be wrong: a person is told and can be asked again, for anybody else it is the end."""
         if not self.attended:
-            raise findings.Invalid("the answers", [findings.Finding(key, problem, remedy=remedy)])
+            raise findings.WrongAnswers([findings.Finding(key, problem, remedy=remedy)])
         self.given.pop(key, None)
         self.warn(f"{problem}; {remedy}" if remedy else problem)
 
@@ -263,7 +263,7 @@ def hold(
             chosen = platform_survey(named)
             wrong += chosen.missing(interview) if chosen is not None else ()
     if wrong:
-        raise findings.Invalid("the answers", wrong)
+        raise findings.WrongAnswers(wrong)
     answers: dict[str, str] = {}
     settled = Settled()
     for question in known:
@@ -389,5 +389,5 @@ def _answers_in(path: pathlib.Path, known: Sequence[str]) -> dict[str, str]:
         else:
             found.append(findings.Finding(key, "is not text", remedy="put it in quotes", line=line))
     if found:
-        raise findings.Invalid(str(path), found)
+        raise findings.WrongAnswers(found, str(path))
     return answers

@@ -60,6 +60,7 @@ def test_unattended_names_everything_that_is_missing(tmp_path: Path) -> None:
     assert done.returncode == 3
     for key in ("platform", "base_domain", "cluster_name", "pull_secret"):
         assert f"{key}: is not answered" in done.stderr
+    assert done.stderr.endswith("next: correct the fields above, then run: moorage create install-config\n")
     assert not (tmp_path / "install-config.yaml").exists()
 
 

@@ -57,7 +57,7 @@ sshKey: nonsense
         (17, "fips"),
         (18, "sshKey"),
     ]
-    assert caught.value.message == "my.yaml has 9 errors"
+    assert caught.value.message == "9 errors in my.yaml"
     assert caught.value.exit_code == errors.INSTALL_CONFIG
 
 
@@ -210,7 +210,7 @@ def test_a_file_is_read_and_named_in_its_errors(tmp_path: pathlib.Path, make: Ma
         load.read(bad, stanzas)
 
     assert (config.name, warnings) == ("demo", [])
-    assert caught.value.message == f"{bad} has 1 error"
+    assert caught.value.message == f"1 error in {bad}"
 
 
 anything = st.recursive(

@@ -148,8 +148,7 @@ def _trusted(interview: survey.Interview, host: str, timeout: float) -> str:
             "/etc/pki/ovirt-engine/ca.pem",
         )
     elif not interview.attended:
-        raise findings.Invalid(
-            "the answers",
+        raise findings.WrongAnswers(
             [
                 findings.Finding(
                     CA_FINGERPRINT,
