@@ -47,7 +47,7 @@ def add(kinds: Any, shared: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, voice: talk.Voice) -> int:
     from moorage.assets import store
-    from moorage.config import load, survey
+    from moorage.config import findings, load, survey
     from moorage.engine import clock as clocks
     from moorage.platforms import contract, registry
 
@@ -75,7 +75,11 @@ def run(arguments: argparse.Namespace, voice: talk.Voice) -> int:
     text = survey.yaml_text(
         survey.build(answers, settled.settings, machine_network=network or stanzas[answers["platform"]].machine_network)
     )
-    _, warnings = load.parse(text, stanzas, source=str(path))
+    try:
+        _, warnings = load.parse(text, stanzas, source=str(path))
+    except findings.Invalid as wrong:
+        # Each answer was right by itself, and the file that they make is not: there is none to correct.
+        raise findings.WrongAnswers([dataclasses.replace(each, line=None) for each in wrong.findings]) from wrong
     for line in settled.finish():
         voice.info(line)
     store.write_alone(path, text.encode())

@@ -65,7 +65,7 @@ class Voice:
     def finding(self, source: str, finding: findings.Finding) -> None:
         """One problem of an input file, where an editor can jump to it."""
         place = f"{source}:{finding.line}" if finding.line else source
-        text = f"{place}: {finding.field}: {finding.message}"
+        text = ": ".join(filter(None, (place, finding.field, finding.message)))
         if finding.remedy:
             text += f"\n       {finding.remedy}"
         self._say("error" if finding.severity == "error" else "warn", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 from typing import Literal
 
@@ -23,15 +24,14 @@ class Finding:
 
 
 class Invalid(errors.ConfigError):
-    """The install-config has errors; ``findings`` holds every one of them, warnings included."""
+    """An install-config has errors; ``findings`` holds every one of them, warnings included."""
 
-    _again = "moorage validate"
-
-    def __init__(self, source: str, findings: Sequence[Finding]) -> None:
+    def __init__(self, source: str, findings: Sequence[Finding], *, again: str = "") -> None:
+        """``again`` is the command that looks at it again, when the errors are corrected."""
         count = sum(1 for finding in findings if finding.severity == "error")
         super().__init__(
             f"{count} error{'' if count == 1 else 's'} in {source}",
-            remedy=f"correct the fields above, then run: {self._again}",
+            remedy=f"correct the fields above, then run: {again or f'moorage validate {shlex.quote(source)}'}",
         )
         self.source = source
         self.findings = tuple(findings)
@@ -40,7 +40,5 @@ class Invalid(errors.ConfigError):
 class WrongAnswers(Invalid):
     """The survey's answers have errors, so there is no install-config yet."""
 
-    _again = "moorage create install-config"
-
     def __init__(self, findings: Sequence[Finding], source: str = "the answers") -> None:
-        super().__init__(source, findings)
+        super().__init__(source, findings, again="moorage create install-config")

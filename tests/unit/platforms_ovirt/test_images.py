@@ -163,6 +163,30 @@ def test_a_server_in_trouble_is_asked_again_and_one_that_has_it_not_is_not(
     assert "OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE" in refused.value.remedy
 
 
+def test_a_download_of_which_nothing_comes_is_given_up_after_a_while(environ: dict[str, str]) -> None:
+    clock, there = clocks.ManualClock(), "http://127.0.0.1:1/rhcos.qcow2"
+
+    with pytest.raises(errors.Terminal, match=f"nothing of {there} has come for 10 min") as caught:
+        images.on_disk(releases.BootImage(there, "", ""), environ, image_server.ctx(clock))
+
+    assert "refused" in caught.value.words
+    assert "urlopen" not in caught.value.words
+    assert "OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE" in caught.value.remedy
+    assert 600 <= clock.now() < 700
+
+
+def test_a_download_that_comes_in_crumbs_is_not_given_up(
+    server: image_server.ImageServer, environ: dict[str, str]
+) -> None:
+    clock = clocks.ManualClock()
+    server.cuts = [500] * 40
+
+    found = images.on_disk(published(server), environ, image_server.ctx(clock))
+
+    assert found.path.read_bytes() == PLAIN
+    assert clock.now() > 700, "it took longer than one may be without a byte"
+
+
 def test_what_is_not_what_was_published_is_never_used(
     server: image_server.ImageServer, environ: dict[str, str]
 ) -> None:

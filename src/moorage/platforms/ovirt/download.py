@@ -26,6 +26,9 @@ from moorage.engine import context, errors
 _BLOCK: Final = 1024 * 1024
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _SILENCE: Final = 60.0
+#: Cloud seconds in which something of a file must come.
+_FRUITLESS: Final = 600.0
+_OTHER_IMAGE: Final = "name another image, or a downloaded one, in OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE"
 _GONE: Final = (400, 401, 403, 404, 405, 410)
 
 
@@ -33,7 +36,27 @@ def fetch(url: str, part: Path, environ: Mapping[str, str], ctx: context.Context
     """Bring all of ``url`` into ``part``, going on from what is there."""
     ctx.waiting(f"{url} to be downloaded")
     opener = urllib.request.build_opener(*_proxies(url, environ))
-    ctx.retry(lambda: _rest(url, part, opener, ctx.clock))
+    best, since = _size(part), ctx.clock.now()
+
+    def attempt() -> None:
+        nonlocal best, since
+        try:
+            _rest(url, part, opener, ctx.clock)
+        except errors.Transient as cut:
+            now, there = ctx.clock.now(), _size(part)
+            if there > best:
+                best, since = there, now
+            elif now - since >= _FRUITLESS:
+                raise errors.Terminal(
+                    f"nothing of {url} has come for {_FRUITLESS / 60:.0f} min", words=cut.words, remedy=_OTHER_IMAGE
+                ) from cut
+            raise
+
+    ctx.retry(attempt)
+
+
+def _size(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0
 
 
 def _proxies(url: str, environ: Mapping[str, str]) -> list[urllib.request.BaseHandler]:
@@ -50,7 +73,7 @@ def _proxies(url: str, environ: Mapping[str, str]) -> list[urllib.request.BaseHa
 
 
 def _rest(url: str, part: Path, opener: urllib.request.OpenerDirector, clock: clocks.Clock) -> None:
-    there = part.stat().st_size if part.exists() else 0
+    there = _size(part)
     request = urllib.request.Request(url, headers={"Range": f"bytes={there}-"} if there else {})  # noqa: S310
     try:
         with (
@@ -66,9 +89,11 @@ def _rest(url: str, part: Path, opener: urllib.request.OpenerDirector, clock: cl
             part.unlink()
         raise _refused(url, refusal) from refusal
     except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError) as cut:
-        if isinstance(reason := getattr(cut, "reason", None), ssl.SSLCertVerificationError):
+        reason = cut.reason if isinstance(cut, urllib.error.URLError) else cut
+        if isinstance(reason, ssl.SSLCertVerificationError):
             raise errors.Terminal(f"{url} is not to be trusted", words=str(reason)) from cut
-        raise errors.Transient(f"the download of {url} was cut", words=str(cut)) from cut
+        what = f"the download of {url} was cut" if _size(part) > there else f"{url} cannot be reached"
+        raise errors.Transient(what, words=str(reason)) from cut
     except OSError as problem:
         raise _unwritten(part, problem) from problem
 
@@ -95,7 +120,7 @@ def _refused(url: str, refusal: urllib.error.HTTPError) -> errors.PlatformFailur
         return errors.Terminal(
             f"{url} cannot be downloaded",
             words=words,
-            remedy="name another image, or a downloaded one, in OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE",
+            remedy=_OTHER_IMAGE,
         )
     return errors.Transient(f"{url} cannot be downloaded now", words=words)
 

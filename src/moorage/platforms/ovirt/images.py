@@ -102,7 +102,8 @@ def _alone(folder: Path, name: str, ctx: context.Context) -> Iterator[None]:
         return True
 
     try:
-        ctx.poll(mine, what=f"another process to fetch {name}", every=5.0)
+        if not mine():
+            ctx.poll(mine, what=f"another process to fetch {name}", every=5.0)
         yield
     finally:
         os.close(lock)
