@@ -69,11 +69,12 @@ class Manager:
     def run(self, stop: threading.Event) -> None:
         """Work until told to stop; raises `NotLeader` if the leadership was lost, for the process to begin anew."""
         try:
+            for informer in self._informers:
+                informer.start()
+            # After them: one that has not begun looks like one that has ended.
             if self._address:
                 self.serving = serving.Serving(self._address, self._healthy(), self._ready())
                 self.serving.start()
-            for informer in self._informers:
-                informer.start()
             if not self._synced(stop):
                 return
             if self._election is None:
