@@ -155,6 +155,7 @@ def test_a_master_without_an_api_yields_to_one_that_has_one(segment: netns.Segme
     took = netns.until(lambda: not first.holds(), 20, "the address leaves", segment.logs)
     second = segment.settle()
     tell(f"VIP left a master whose API is not ready after {took:.2f} s")
+    assert took < 12.0
 
     first.set_ready(True)
     time.sleep(8)

@@ -20,7 +20,7 @@ def add(command: argparse.ArgumentParser, _: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, voice: talk.Voice) -> int:
     import dataclasses
 
-    from moorage.config import load
+    from moorage.config import findings, load
     from moorage.platforms import registry
 
     path = Path(arguments.file) if arguments.file else Path(arguments.dir) / "install-config.yaml"
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace, voice: talk.Voice) -> int:
         for finding in found:
             voice.finding(source, finding)
         if broken:
-            voice.error(f"{len(broken)} error{'' if len(broken) == 1 else 's'} in {source}")
+            voice.error(findings.count(source, found))
         else:
             voice.info(f"{source} is valid")
     return errors.INSTALL_CONFIG if broken else 0

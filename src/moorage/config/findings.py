@@ -23,14 +23,19 @@ class Finding:
     line: int | None = None
 
 
+def count(source: str, findings: Sequence[Finding]) -> str:
+    """How many errors something has, in words."""
+    found = sum(1 for finding in findings if finding.severity == "error")
+    return f"{found} error{'' if found == 1 else 's'} in {source}"
+
+
 class Invalid(errors.ConfigError):
     """An install-config has errors; ``findings`` holds every one of them, warnings included."""
 
     def __init__(self, source: str, findings: Sequence[Finding], *, again: str = "") -> None:
         """``again`` is the command that looks at it again, when the errors are corrected."""
-        count = sum(1 for finding in findings if finding.severity == "error")
         super().__init__(
-            f"{count} error{'' if count == 1 else 's'} in {source}",
+            count(source, findings),
             remedy=f"correct the fields above, then run: {again or f'moorage validate {shlex.quote(source)}'}",
         )
         self.source = source

@@ -86,6 +86,21 @@ def test_answers_come_from_file_and_environment_too(tmp_path: Path) -> None:
     assert "baseDomain: env.org" in text
 
 
+def test_answers_that_do_not_go_together_are_told_and_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(PULL_SECRET)
+    words = ("--platform", "none", "--cluster-name", "demo", "--base-domain", "example.com")
+    secret = ("--pull-secret", f"@{tmp_path}/secret")
+
+    done = moorage("create", "install-config", "--dir", tmp_path, *words, *secret, "--machine-network", "10.128.0.0/16")
+
+    assert done.returncode == 3
+    assert "error: the answers: networking.clusterNetwork[0].cidr: 10.128.0.0/14 overlaps" in done.stderr
+    assert done.stderr.endswith(
+        "1 error in the answers\nnext: correct the fields above, then run: moorage create install-config\n"
+    )
+    assert not (tmp_path / "install-config.yaml").exists()
+
+
 def test_a_secret_on_the_command_line_is_refused(tmp_path: Path) -> None:
     done = moorage("create", "install-config", "--dir", tmp_path, "--pull-secret", PULL_SECRET)
 
