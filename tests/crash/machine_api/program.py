@@ -66,7 +66,8 @@ class Calls:
 
 
 def _signal(number: signal.Signals) -> None:
-    os.kill(os.getpid(), number)
+    # To this very thread: sent to the process, another may take it, and this one goes on for a moment with its call.
+    signal.pthread_kill(threading.get_ident(), number)
 
 
 def patch(calls: Calls) -> None:
