@@ -33,6 +33,7 @@ SETTINGS = settings.Settings(
 )
 API_VIP, INGRESS_VIP = SETTINGS.api_vips[0], SETTINGS.ingress_vips[0]
 _WITH_US = ("setpriv", "--pdeathsig", "KILL")
+_ADVERTS_APART = 1.5
 
 
 def until(done: Callable[[], Any], seconds: float, what: str, logs: Callable[[], str] = str) -> float:
@@ -253,9 +254,21 @@ class Segment:
         return "\n".join(each.logs() for each in self.machines)
 
     def settle(self, seconds: float = 15.0) -> Machine:
-        """Wait until exactly one machine holds the API's address."""
-        until(lambda: len(self.holders()) == 1, seconds, "one holder", self.logs)
-        return self.holders()[0]
+        """Wait until one machine alone holds the API's address, and has for longer than adverts are apart.
+
+        Equals that miss a holder take the address in one moment; the lesser lets go when it hears the other. Who
+        looks in between may see the one that is about to let go.
+        """
+        found, since = self.holders(), time.monotonic()
+
+        def settled() -> bool:
+            nonlocal found, since
+            if (now := self.holders()) != found:
+                found, since = now, time.monotonic()
+            return len(found) == 1 and time.monotonic() - since > _ADVERTS_APART
+
+        until(settled, seconds, "one holder", self.logs)
+        return found[0]
 
     def close(self) -> None:
         self._closing.close()
