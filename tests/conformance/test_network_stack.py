@@ -73,6 +73,17 @@ def answered_by_another(client: netns.Machine, former: netns.Machine) -> bool:
     return served_by(client, 0.5) not in (None, former.name)
 
 
+def taken_over(segment: netns.Segment, former: list[netns.Machine], begun: float) -> float:
+    """How long after ``begun`` another than the former ones has the address.
+
+    It may be reached later than that: if two take it at once, clients may believe the one that lets go again, until
+    the other says anew where it is.
+    """
+    others = [each for each in segment.machines if each not in former]
+    netns.until(lambda: any(each.holds() for each in others), 15, "another has the address", segment.logs)
+    return time.monotonic() - begun
+
+
 def test_an_address_moves_when_its_holder_is_stopped_and_when_it_is_killed(segment: netns.Segment, tell) -> None:
     made = masters(segment)
     client = segment.machine("client", view.WORKER)
@@ -82,16 +93,16 @@ def test_an_address_moves_when_its_holder_is_stopped_and_when_it_is_killed(segme
 
     begun = time.monotonic()
     first.stop("keepalived")
+    stopped = taken_over(segment, [first], begun)
     netns.until(lambda: answered_by_another(client, first), 10, "another is reached", segment.logs)
-    stopped = time.monotonic() - begun
     second = segment.settle()
 
     begun = time.monotonic()
     second.stop("keepalived", signal.SIGKILL)
+    killed = taken_over(segment, [first, second], begun)
     netns.until(lambda: answered_by_another(client, second), 15, "another is reached", segment.logs)
-    killed = time.monotonic() - begun
 
-    tell(f"VIP reached again: holder stopped (SIGTERM) {stopped:.2f} s, holder killed (SIGKILL) {killed:.2f} s")
+    tell(f"VIP held again: holder stopped (SIGTERM) {stopped:.2f} s, holder killed (SIGKILL) {killed:.2f} s")
     assert second is not first
     assert stopped < killed, "a holder that says good-bye is replaced without any advert being missed"
     assert killed > 2.0, "three adverts have to be missed"
