@@ -189,7 +189,7 @@ class Doorkeeper:
         ours = self._ours(requests)
         if not ours:
             return
-        nodes = {diagnosis.name_of(node) for node in diagnosis.listed(editor, diagnosis.NODES)}
+        nodes = {diagnosis.name_of(node): _addresses(node) for node in diagnosis.listed(editor, diagnosis.NODES)}
         birth = self._born(editor)
         pending = approval.recently_pending(requests, self._cluster_time(birth, self._around.clock.wall()))
         troubles: list[top.MoorageError] = []
@@ -222,8 +222,14 @@ class Doorkeeper:
         return _asked_at(request) <= self._answered.get((node, _signer(request)), "")
 
     def _judged(
-        self, node: str, request: diagnosis.Object, nodes: set[str], pending: int, birth: datetime.datetime
+        self,
+        node: str,
+        request: diagnosis.Object,
+        nodes: Mapping[str, tuple[str, ...]],
+        pending: int,
+        birth: datetime.datetime,
     ) -> approval.Verdict:
+        """``nodes`` are all there are, with the addresses that they say they have."""
         instance = self._instance(node)
         if instance is None:
             return approval.Wait("the platform has no machine of this name")
@@ -236,8 +242,12 @@ class Doorkeeper:
             addresses=instance.addresses,
         )
         now = self._cluster_time(birth, self._around.clock.wall())
-        # The others are known by name alone: they count, but nothing is approved for them here.
-        others = [approval.Machine(name, birth) for name in self._machines if name != node]
+        # The others count, and what they have is theirs; but nothing is approved for them here.
+        others = [
+            approval.Machine(name, birth, addresses=nodes.get(name, ()), node=name if name in nodes else "")
+            for name in {**self._machines, **nodes}
+            if name != node
+        ]
         return approval.judge(request, [machine, *others], nodes, pending, now)
 
     def _approve(self, editor: kube.Editor, request: diagnosis.Object, verdict: approval.Approve) -> None:
@@ -285,6 +295,11 @@ class Doorkeeper:
         if told not in self._told:
             self._told.add(told)
             self._tell(sentence)
+
+
+def _addresses(node: diagnosis.Object) -> tuple[str, ...]:
+    found = (node.get("status") or {}).get("addresses") or ()
+    return tuple(str(each.get("address")) for each in found if each.get("type") in ("InternalIP", "ExternalIP"))
 
 
 def _asked_at(request: diagnosis.Object) -> str:

@@ -12,7 +12,9 @@ import base64
 import binascii
 import dataclasses
 import datetime
+import functools
 import ipaddress
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -39,6 +41,8 @@ _BOOTSTRAPPER_GROUPS: Final = frozenset(
     {"system:serviceaccounts:openshift-machine-config-operator", "system:serviceaccounts", "system:authenticated"}
 )
 _NODE_GROUPS: Final = frozenset({NODES, "system:authenticated"})
+#: The attribute of a request that holds the extensions it asks for (PKCS #9).
+_ASKED_EXTENSIONS: Final = x509.ObjectIdentifier("1.2.840.113549.1.9.14")
 _SIGNATURE, _ENCIPHERMENT = "digital signature", "key encipherment"
 _UNREADABLE: Final = (
     binascii.Error,
@@ -48,6 +52,11 @@ _UNREADABLE: Final = (
     x509.DuplicateExtension,
     x509.UnsupportedGeneralNameType,
     exceptions.UnsupportedAlgorithm,
+)
+#: One block and nothing around it, as kubelets write it. The signer has a reader of its own: where the two could stop
+#: at different blocks, one request would be judged and another one signed.
+_ONE_BLOCK: Final = re.compile(
+    rb"-----BEGIN CERTIFICATE REQUEST-----\n((?:[A-Za-z0-9+/=]+\n)+)-----END CERTIFICATE REQUEST-----\n*"
 )
 _PURPOSES: Final = {CLIENT: "client auth", SERVING: "server auth"}
 
@@ -72,6 +81,11 @@ class Machine:
     def called(self) -> tuple[str, ...]:
         return (self.name,) if self.names is None else self.names
 
+    @functools.cached_property
+    def reached_at(self) -> frozenset[str]:
+        """Its addresses, each in the one spelling in which they are compared."""
+        return frozenset(map(_normal, self.addresses))
+
 
 @dataclasses.dataclass(frozen=True)
 class Approve:
@@ -83,26 +97,38 @@ class Approve:
 
 @dataclasses.dataclass(frozen=True)
 class Wait:
-    """Not now; what is missing may come."""
+    """Not now; what is missing may come. See `Refuse` for ``renewable``."""
 
     reason: str
+    renewable: bool = dataclasses.field(default=False, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class Refuse:
-    """Not as it is asked."""
+    """Not as it is asked.
+
+    ``renewable``: it is about the machine and what belongs to it alone, so a certificate that the node has already
+    could settle it.
+    """
 
     reason: str
+    renewable: bool = dataclasses.field(default=False, compare=False)
 
 
 Verdict = Approve | Wait | Refuse
 
 
-class _Wrong(Exception):  # noqa: N818 - a rule's way to say no
+class _Objection(Exception):  # noqa: N818 - a rule's way to speak
+    """What stands against a request."""
+
+    renewable = False
+
+
+class _Wrong(_Objection):
     """Why the request breaks a rule."""
 
 
-class _NotYet(Exception):  # noqa: N818 - a rule's way to say not yet
+class _NotYet(_Objection):
     """What the rule has to wait for."""
 
 
@@ -135,9 +161,9 @@ def judge(
         else:
             _check_serving(request, asked, node, machines, nodes, now, shown)
     except _NotYet as missing:
-        return Wait(str(missing))
+        return Wait(str(missing), missing.renewable)
     except _Wrong as wrong:
-        return Refuse(str(wrong))
+        return Refuse(str(wrong), wrong.renewable)
     return Approve(node, "client" if signer == CLIENT else "serving")
 
 
@@ -146,13 +172,17 @@ def recently_pending(requests: Iterable[Object], now: datetime.datetime) -> int:
 
     Those of others do not count: whoever may ask for any certificate could else keep every node out.
     """
-    return sum(
-        not is_decided(request)
-        and _is_of_a_node(_spec(request))
-        and (asked_at := _created(request)) is not None
-        and now - asked_at <= RECENT
-        for request in requests
-    )
+    return still_recent(filter(None, map(pending_since, requests)), now)
+
+
+def pending_since(request: Object) -> datetime.datetime | None:
+    """Since when a request of a node waits for a decision; None if it does not, or is not a node's."""
+    return _created(request) if not is_decided(request) and _is_of_a_node(_spec(request)) else None
+
+
+def still_recent(moments: Iterable[datetime.datetime], now: datetime.datetime) -> int:
+    """How many of the moments at which requests were made are recent enough to count."""
+    return sum(map((now - RECENT).__le__, moments))
 
 
 def _is_of_a_node(spec: Object) -> bool:
@@ -223,14 +253,29 @@ def _check_serving(
         raise _NotYet(f"there is no node {node} yet")
     if shown is not None and _renews(shown, node, names, addresses, now):
         return
+    try:
+        _check_belongings(node, names, addresses, machines, nodes)
+    except _Objection as objection:
+        objection.renewable = True
+        raise
+
+
+def _check_belongings(
+    node: str, names: set[str], addresses: set[str], machines: Sequence[Machine], nodes: Collection[str]
+) -> None:
+    """Whether all of these are the node's machine's, and no other node's."""
     machine = _only([each for each in machines if each.node == node or (not each.node and node in each.called)], node)
     own = {name.rstrip(".").lower() for name in machine.called}
     if strange := sorted(name for name in names if name.lower() not in own):
         raise _Wrong(f"{', '.join(strange)} is not a name of {machine.name}")
     if addresses and not machine.addresses:
         raise _NotYet(f"the platform does not tell the addresses of {machine.name} yet")
-    if strangers := sorted(addresses - {_normal(address) for address in machine.addresses}):
+    if strangers := sorted(addresses - machine.reached_at):
         raise _Wrong(f"{', '.join(strangers)} is not an address of {machine.name}")
+    # Platforms know addresses from the guests, and a guest may say that it has its neighbour's.
+    for other in machines:
+        if other is not machine and other.node in nodes and (shared := sorted(addresses & other.reached_at)):
+            raise _NotYet(f"{', '.join(shared)} is an address of {other.name} too")
 
 
 def _renews(shown: x509.Certificate, node: str, names: set[str], addresses: set[str], now: datetime.datetime) -> bool:
@@ -245,14 +290,30 @@ def _renews(shown: x509.Certificate, node: str, names: set[str], addresses: set[
 
 def _parsed(request: Object) -> x509.CertificateSigningRequest:
     try:
-        asked = x509.load_pem_x509_csr(base64.b64decode(str(_spec(request).get("request") or ""), validate=True))
-        _ = asked.extensions, asked.subject  # both are read late, and may turn out to be nonsense
+        content = base64.b64decode(str(_spec(request).get("request") or ""), validate=True)
+        asked = x509.load_der_x509_csr(_block(content))
+        # All are read late, and may turn out to be nonsense.
+        _, _, attributes = asked.extensions, asked.subject, [each.oid for each in asked.attributes]
         is_signed = asked.is_signature_valid
     except _UNREADABLE as wrong:
         raise _Wrong("it holds no certificate request that can be read") from wrong
+    # Of two attributes that hold names, some readers take the first, and some take both.
+    if attributes not in ([], [_ASKED_EXTENSIONS]):
+        raise _Wrong("its request says more than a node's: names and addresses in one attribute are all it may have")
     if not is_signed:
         raise _Wrong("who asks does not have the key that is asked for")
     return asked
+
+
+def _block(content: bytes) -> bytes:
+    """What the only PEM block holds."""
+    found = _ONE_BLOCK.fullmatch(content)
+    if found is None:
+        raise _Wrong(
+            "it holds no certificate request that can be read in one way only: "
+            "nodes send a single PEM block with nothing before or after it"
+        )
+    return base64.b64decode(found[1].replace(b"\n", b""), validate=True)
 
 
 def _subject(asked: x509.CertificateSigningRequest) -> str:
@@ -299,10 +360,12 @@ def _alternatives(holder: x509.CertificateSigningRequest | x509.Certificate) -> 
 
 
 def _normal(address: str) -> str:
+    """One spelling for each; an IPv4 address in IPv6's clothes is what the signer makes of it, too."""
     try:
-        return str(ipaddress.ip_address(address))
+        found = ipaddress.ip_address(address)
     except ValueError:
         return address
+    return str(found.ipv4_mapped or found) if isinstance(found, ipaddress.IPv6Address) else str(found)
 
 
 def _only(found: Sequence[Machine], node: str) -> Machine:

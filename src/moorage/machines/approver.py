@@ -68,14 +68,6 @@ def may_join(machine: Object) -> str:
     return ""
 
 
-def asks_in_its_own_name(request: Object) -> str:
-    """The node that asks for a serving certificate for itself; empty if it is anything else."""
-    spec = objects.spec(request)
-    node = approval.claimed(request)
-    is_own = spec.get("signerName") == approval.SERVING and spec.get("username") == f"{approval.NODE}{node}"
-    return node if node and is_own else ""
-
-
 class Approver:
     """Judges requests; its keys are their names."""
 
@@ -96,12 +88,15 @@ class Approver:
         self._nodes = nodes
         self._clock = clock
         self._tell = tell
-        self._shown = shown
+        self._shown = kubelets.Answers(shown, clock, AGAIN)
         self._turn = threading.Lock()
+        #: When each request was made that waits for a decision: thousands need not be read anew for every one of them.
+        self._pending: dict[str, datetime.datetime] = {}
         #: What the machines were the last time, by key: thousands need not be read anew for every request.
         self._read: dict[tuple[str, str], tuple[str, approval.Machine | None]] = {}
         #: The last word about each request that is still open.
         self._told: dict[str, str] = {}
+        requests.on(self._note)
         requests.add_index(_CLAIMED, lambda request: filter(None, (approval.claimed(request),)))
 
     def feed(self, keys: queue.Queue) -> None:
@@ -132,8 +127,17 @@ class Approver:
         self._say(key, f"request {key} is left pending: {verdict.reason}")
         return controller.Result(AGAIN if isinstance(verdict, approval.Wait) else None)
 
+    def _note(self, change: informer.Change) -> None:
+        since = None if change.new is None else approval.pending_since(change.new)
+        with self._turn:
+            if since is None:
+                self._pending.pop(change.key, None)
+            else:
+                self._pending[change.key] = since
+
     def _count(self) -> int:
-        pending = approval.recently_pending(self._requests.list(), self._clock.wall())
+        with self._turn:
+            pending = approval.still_recent(self._pending.values(), self._clock.wall())
         PENDING.set(pending)
         MOST_PENDING.set(max(len(self._machines.list()), len(self._nodes.list())) + approval.SURPLUS)
         return pending
@@ -147,7 +151,7 @@ class Approver:
         verdict = approval.judge(request, machines, nodes, pending, now)
         if isinstance(verdict, approval.Approve):
             return self._confirmed(verdict) if signer == approval.CLIENT else verdict
-        node = self._nodes.get(asks_in_its_own_name(request))
+        node = self._nodes.get(approval.claimed(request)) if verdict.renewable else None
         if node is None:
             return verdict
         try:

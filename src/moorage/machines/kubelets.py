@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -78,3 +79,44 @@ def looker(read: Callable[[str, str], Object], clock: clocks.Clock) -> Callable[
         return shown(node, bundle, clock)
 
     return look
+
+
+class Answers:
+    """``look``, whose answer is good for a while, also if it is none: who asks often does not make us dial as often."""
+
+    def __init__(self, look: Callable[[Object], x509.Certificate], clock: clocks.Clock, seconds: float) -> None:
+        self._look = look
+        self._clock = clock
+        self._seconds = seconds
+        self._turn = threading.Lock()
+        #: When each node was last asked, by name and uid, and what came of it: a certificate, or why there is none.
+        self._kept: dict[tuple[str, str], tuple[float, x509.Certificate | str]] = {}
+
+    def __call__(self, node: Object) -> x509.Certificate:
+        metadata = node.get("metadata") or {}
+        key = str(metadata.get("name")), str(metadata.get("uid"))
+        with self._turn:
+            now = self._clock.now()
+            self._kept = {each: kept for each, kept in self._kept.items() if now - kept[0] < self._seconds}
+            known = self._kept.get(key)
+            if known is None:
+                # A kubelet may take long to answer, or not to: nobody else need wait for that.
+                self._kept[key] = now, f"the kubelet of {key[0]} is being asked for its certificate"
+        if known is None:
+            return self._asked(key, node)
+        if isinstance(known[1], str):
+            raise NotShown(known[1])
+        return known[1]
+
+    def _asked(self, key: tuple[str, str], node: Object) -> x509.Certificate:
+        try:
+            said = self._look(node)
+        except errors.MoorageError as problem:
+            self._keep(key, problem.message)
+            raise
+        self._keep(key, said)
+        return said
+
+    def _keep(self, key: tuple[str, str], said: x509.Certificate | str) -> None:
+        with self._turn:
+            self._kept[key] = self._clock.now(), said

@@ -87,7 +87,7 @@ class Door:
             "signerName": approval.CLIENT,
             "usages": ["digital signature", "client auth"],
         }
-        self._ask(name, {**spec, "request": _request(node), **changes}, after)
+        self._ask(name, {**spec, "request": request_of(node), **changes}, after)
 
     def serve(self, name: str, node: str, address: str = "10.0.0.31") -> None:
         """A node asks for its serving certificate."""
@@ -97,10 +97,11 @@ class Door:
             "signerName": approval.SERVING,
             "usages": ["digital signature", "server auth"],
         }
-        self._ask(name, {**spec, "request": _request(node, address)}, 1800.0)
+        self._ask(name, {**spec, "request": request_of(node, address)}, 1800.0)
 
-    def register(self, node: str) -> None:
-        self.api.put(f"{diagnosis.NODES}/{node}", {})
+    def register(self, node: str, *addresses: str) -> None:
+        told = [{"type": "InternalIP", "address": each} for each in addresses]
+        self.api.put(f"{diagnosis.NODES}/{node}", {"status": {"addresses": told}} if told else {})
 
     def _ask(self, name: str, spec: Mapping[str, Any], after: float) -> None:
         created = _written(BIRTH + datetime.timedelta(seconds=after))
@@ -112,7 +113,7 @@ def _written(moment: datetime.datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _request(node: str, address: str = "") -> str:
+def request_of(node: str, address: str = "") -> str:
     names = [
         x509.NameAttribute(oid.NameOID.ORGANIZATION_NAME, "system:nodes"),
         x509.NameAttribute(oid.NameOID.COMMON_NAME, f"system:node:{node}"),

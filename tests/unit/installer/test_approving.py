@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import datetime
 import threading
@@ -64,6 +65,30 @@ def test_whoever_takes_a_workers_name_is_not_let_in(door: doors.Door) -> None:
     assert door.told == [
         f"{WORKERS[0]} is not let in: system:serviceaccount:default:default is not who new machines ask as"
     ]
+
+
+def test_the_address_of_another_node_is_not_a_workers(door: doors.Door) -> None:
+    # Given a worker whose guest says that it has a master's address.
+    door.platform.instances[WORKERS[0]] = dataclasses.replace(doors.UP, addresses=("10.0.0.31", "10.0.0.11"))
+    door.register("berth-master-0", "10.0.0.11")
+    door.register(WORKERS[0], "10.0.0.31", "10.0.0.11")
+    door.serve("csr-1", WORKERS[0], "10.0.0.11")
+    door.serve("csr-2", WORKERS[0], "10.0.0.31")
+
+    door.keeper.look()
+
+    assert (door.api.conditions("csr-1"), door.api.conditions("csr-2")) == ([], ["Approved"])
+    assert f"{WORKERS[0]} is not let in: 10.0.0.11 is an address of berth-master-0 too" in door.told
+
+
+def test_a_request_that_others_may_read_as_a_strangers_is_not_approved(door: doors.Door) -> None:
+    """The cluster's signer passes over a block that does not begin its line, and signs the next one."""
+    own, strangers = (base64.b64decode(doors.request_of(name)) for name in (WORKERS[0], "berth-master-0"))
+    door.knock("csr-1", WORKERS[0], request=base64.b64encode(b"x" + own + strangers).decode())
+
+    door.keeper.look()
+
+    assert door.api.conditions("csr-1") == []
 
 
 @pytest.mark.parametrize(

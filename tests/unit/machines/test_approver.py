@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from moorage.engine import clock as clocks
 from moorage.machines import approval, approver, kubelets
 from moorage.machines.runtime import errors, kinds, queue
-from tests.unit.machines import followed, memory
+from tests.unit.machines import followed, memory, two_readers
 from tests.unit.machines import test_approval as rules
 from tests.unit.machines.kubelet_side import NEW, OWN, Authority, node, signed
 
@@ -47,6 +47,7 @@ class Scene:
         self.requests, self.machines, self.nodes = (followed.informer_of(self.api, each) for each in kinds_)
         self.told: list[str] = []
         self.shown: x509.Certificate | None = None
+        self.trouble: Exception | None = None
         self.looks: list[str] = []
         self.keys = queue.Queue(self.clock)
         self.door = approver.Approver(
@@ -56,12 +57,14 @@ class Scene:
             self.nodes,
             clock=self.clock,
             tell=self.told.append,
-            shown=self.look,
+            shown=lambda found: self.look(found),
         )
         self.door.feed(self.keys)
 
     def look(self, found: Any) -> x509.Certificate:
         self.looks.append(found["metadata"]["name"])
+        if self.trouble is not None:
+            raise self.trouble
         if self.shown is None:
             raise kubelets.NotShown("nobody answers")
         return self.shown
@@ -345,6 +348,9 @@ BODIES = [
     rules.csr(rules.subject("system:admin", ("system:masters",))),
     rules.csr(rules.subject(f"system:node:{OTHER}")),
     b"nonsense",
+    *two_readers.blocks(two_readers.GOOD_CLIENT, two_readers.EVIL_CLIENT).values(),
+    *two_readers.blocks(two_readers.GOOD_SERVING, two_readers.EVIL_SERVING).values(),
+    *two_readers.ATTRIBUTES.values(),
 ]
 
 

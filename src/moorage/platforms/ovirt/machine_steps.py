@@ -25,6 +25,8 @@ MIB: Final = 1024**2
 GIB: Final = 1024**3
 
 _OWN_INTERFACES: Final = re.compile(r"^(eth|en|br-ex)")
+#: Where every host finds itself. Not all of 127.0.0.0/8: a lab's machines have addresses of the computer they are on.
+_EVERY_HOSTS: Final = (ipaddress.ip_network("127.0.0.0/16"), ipaddress.ip_network("::1/128"))
 #: States in which a VM runs its operating system; what the guest reports is worth reading in some of them.
 RUNNING: Final = frozenset(("powering_up", "up", "migrating", "reboot_in_progress"))
 _TALKING: Final = frozenset(("up", "migrating"))
@@ -266,10 +268,11 @@ def tags_wanted(machine: contract.Machine) -> tuple[str, ...]:
 def instance(vm: Any, machine: contract.Machine, waiting_for: str = "") -> contract.Instance:
     """The VM as the rest of the program sees it."""
     state = vms.status(vm)
-    tagged = set(tags_wanted(machine)) <= vms.tags_of(vm)
-    ready = state in RUNNING and tagged and not waiting_for
+    lacking = [tag for tag in tags_wanted(machine) if tag not in vms.tags_of(vm)]
+    ready = state in RUNNING and not lacking and not waiting_for
     if not ready and not waiting_for:
-        waiting_for = _WAITING.get(state, "it to be complete and switched on")
+        untagged = f"its tag {lacking[0]}, which somebody has taken off" if state in RUNNING and lacking else ""
+        waiting_for = untagged or _WAITING.get(state, "it to be complete and switched on")
     return contract.Instance(
         id=str(vm.id),
         provider_id=names.provider_id(str(vm.id)),
@@ -317,11 +320,15 @@ def is_own(device: Any) -> bool:
 
 
 def _address(text: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """What may be a machine's own on its network; guests say what they like."""
     try:
-        found = ipaddress.ip_address(str(text or "").split("/")[0])
+        found = ipaddress.ip_address(re.split("[/%]", str(text or ""))[0])
     except ValueError:
         return None
-    return None if found.is_link_local or found.is_unspecified else found
+    # An IPv4 address in IPv6's clothes would be a certificate's IPv4 address, and might be a VIP.
+    is_disguised = isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None
+    is_nobodys = found.is_link_local or found.is_unspecified or found.is_multicast
+    return None if is_disguised or is_nobodys or any(found in each for each in _EVERY_HOSTS) else found
 
 
 def _of(version: int, number: int) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
