@@ -72,11 +72,17 @@ def _summary(
     what = known.infra_id if arguments.scope == "cluster" else f"the bootstrap of {known.infra_id}"
     if arguments.output == "json":
         aside = str(done.set_aside) if done.set_aside else None
-        print(json.dumps({"infraID": known.infra_id, "removed": list(done.removed), "setAside": aside}, indent=1))
+        told = {"infraID": known.infra_id, "removed": list(done.removed), "kept": list(done.spared), "setAside": aside}
+        print(json.dumps(told, indent=1))
     if done.removed:
         rounds = "1 round" if done.rounds == 1 else f"{done.rounds} rounds"
-        voice.info(f"{what} is gone: {len(done.removed)} removed in {rounds}, nothing is left")
+        left = "its users' data is left" if done.spared else "nothing is left"
+        voice.info(f"{what} is gone: {len(done.removed)} removed in {rounds}, {left}")
     else:
         voice.info(f"nothing of {what} is there: nothing on platform {known.platform} bears its mark")
     if done.set_aside:
         voice.info(f"its files are in {done.set_aside}; install-config.yaml stays for the next one")
+    if done.spared:
+        from moorage.installer import destroy
+
+        voice.warn(destroy.kept(done.spared))

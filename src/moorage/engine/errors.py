@@ -81,6 +81,10 @@ class Unauthorized(PlatformFailure):
     """The credentials are refused, or may not do this."""
 
 
+class Unusable(Unauthorized):
+    """What the credentials say of the platform is wrong: its address, or who vouches for it. Nobody was asked."""
+
+
 class DeadlineExceeded(PlatformFailure):
     """The time allowed is over. ``words`` is the last thing the platform said meanwhile, if anything."""
 

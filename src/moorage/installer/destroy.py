@@ -41,6 +41,8 @@ class Destroyed:
     removed: tuple[str, ...]
     rounds: int
     set_aside: Path | None = None
+    spared: tuple[str, ...] = ()
+    """What the cluster's users have stored and its machines had: it is still on the platform."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,13 +61,19 @@ class LeftBehind(top.MoorageError):
 
     exit_code = top.INFRASTRUCTURE
 
-    def __init__(self, infra_id: str, left: Sequence[Left], removed: Sequence[str]) -> None:
+    def __init__(self, infra_id: str, left: Sequence[Left], removed: Sequence[str], spared: Sequence[str] = ()) -> None:
         lines = "".join(f"\n  {item}" for item in left)
+        lines += f"\n{kept(spared)}" if spared else ""
         super().__init__(
             f"{len(left)} of {infra_id} could not be removed ({len(removed)} were):{lines}",
             remedy="remove what is in the way, then run the same command again: it looks for all of it anew",
         )
         self.left = tuple(left)
+
+
+def kept(spared: Sequence[str]) -> str:
+    """What is said of data that stays."""
+    return f"{', '.join(spared)}: not made by moorage, so kept; remove it if nobody needs the data"
 
 
 def destroy(
@@ -89,7 +97,7 @@ def destroy(
         if not found:
             empty += 1
             if empty == 2:
-                return Destroyed(metadata.infra_id, tuple(removal.gone), rounds)
+                return Destroyed(metadata.infra_id, tuple(removal.gone), rounds, spared=tuple(removal.spared))
             around.clock.sleep(platform.SETTLE)
             continue
         empty, rounds, before = 0, rounds + 1, len(removal.gone)
@@ -98,7 +106,7 @@ def destroy(
         if len(removal.gone) > before or (fewest is not None and len(found) < fewest):
             limit = around.clock.deadline(patience, limit.what)
         if limit.expired or end.expired:
-            raise LeftBehind(metadata.infra_id, left or removal.lingering(found), removal.gone)
+            raise LeftBehind(metadata.infra_id, left or removal.lingering(found), removal.gone, tuple(removal.spared))
         fewest = len(found) if fewest is None else min(fewest, len(found))
         around.clock.sleep(EVERY)
 
@@ -108,6 +116,8 @@ class _Removal:
 
     def __init__(self, flow: str, clock: clocks.Clock, tell: progress.Listener, workers: int) -> None:
         self.gone: list[str] = []
+        #: In the order in which it was come upon; a step that is repeated comes upon the same again.
+        self.spared: dict[str, None] = {}
         self._flow = flow
         self._clock = clock
         self._tell = progress.Broadcast([tell])
@@ -125,6 +135,7 @@ class _Removal:
                 words = list(pool.map(lambda remnant, patient=patient: self._remove(remnant, patient), here))
             self._clock.check()
             for remnant, said in zip(here, words, strict=True):
+                self.spared.update(dict.fromkeys(remnant.spared))
                 if said:
                     left.append(Left(_label(remnant), said))
                 elif _label(remnant) not in self.gone:

@@ -237,7 +237,8 @@ class Remnant:
     """Something on the platform that bears the cluster's mark and is to go.
 
     ``stage`` orders removal: all of a lower stage go before a higher one is touched. ``remove`` asks for it,
-    ``present`` looks again.
+    ``present`` looks again. What hung on it and is not ours to remove is noted in ``spared`` as ``remove`` comes to it,
+    in words for a person: nobody else will tell them that it is still there.
     """
 
     kind: str
@@ -245,6 +246,7 @@ class Remnant:
     stage: int
     remove: Callable[[], None] = dataclasses.field(repr=False)
     present: Callable[[], bool] = dataclasses.field(repr=False)
+    spared: Sequence[str] = ()
 
 
 class Destroy(Protocol):

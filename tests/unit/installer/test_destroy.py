@@ -83,6 +83,19 @@ def test_the_rest_goes_and_what_stays_is_told_in_the_platforms_words(refusal: Ex
     assert caught.value.exit_code == top.INFRASTRUCTURE
 
 
+def test_what_is_spared_is_told_once_whatever_becomes_of_the_rest() -> None:
+    platform = quay.Quay(one=0, other=0)
+    platform.holds = {"one": ["disk a (1 GiB)", "disk b"], "other": ["disk b"]}
+
+    assert run(platform).spared == ("disk a (1 GiB)", "disk b")
+
+    platform = quay.Quay(stuck=0)
+    platform.holds = {"stuck": ["disk a (1 GiB)"]}
+    platform.refuse = {"stuck": [errors.Terminal("no")] * 10_000}
+    with pytest.raises(destroy.LeftBehind, match=r"disk a \(1 GiB\): .* kept"):
+        run(platform)
+
+
 def test_what_goes_slowly_is_waited_for_even_beside_something_stuck() -> None:
     platform = quay.Quay(stuck=0, slow=1)
     platform.refuse = {"stuck": [errors.Terminal("no")] * 10_000}

@@ -161,7 +161,7 @@ class Place:
 
         return self.ctx(machine.name, seconds).poll(ready, what="it", every=5.0)
 
-    def until(self, condition: Callable[[], bool], seconds: float = 600.0) -> None:
+    def until(self, condition: Callable[[], bool], seconds: float | None = None) -> None:
         self.running.until(condition, seconds)
 
 

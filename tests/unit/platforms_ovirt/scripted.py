@@ -36,8 +36,8 @@ def reply(status: str, body: str = "", kind: str = "application/xml;charset=UTF-
     return f"HTTP/1.1 {status}\r\n{typed}Content-Length: {len(content)}\r\n\r\n".encode() + content
 
 
-def fault(status: str, detail: str, *, action: bool = False) -> bytes:
-    inner = f"<fault><detail>{detail}</detail><reason>Operation Failed</reason></fault>"
+def fault(status: str, detail: str, *, action: bool = False, reason: str = "Operation Failed") -> bytes:
+    inner = f"<fault><detail>{detail}</detail><reason>{reason}</reason></fault>"
     return reply(status, f"<action>{inner}</action>" if action else inner)
 
 

@@ -367,7 +367,7 @@ def test_an_engine_of_another_authority_never_gets_the_password(trusted: tuple[s
     _, context = trusted
     with scripted.serving(lambda _: None, context) as script:
         client = clients.Client(surroundings(), identity(script.url))
-        with pytest.raises(errors.Terminal, match="not trusted") as raised:
+        with pytest.raises(errors.Unusable, match="not trusted") as raised:
             client.call("look", look)
 
     assert "ovirt_ca_bundle" in raised.value.remedy

@@ -90,6 +90,12 @@ SPOKEN = [
     ("409 Conflict", "[Cannot remove Template. Template is being used by the following VMs: a.]", errors.Conflict),
     ("409 Conflict", "[Cannot stop VM. VM is not running.]", errors.Conflict),
     ("400 Bad Request", "[size must be greater than or equal to 1]", errors.Terminal),
+    ("400 Bad Request", "[Size must be between 1 and 50. Attribute: correlationId]", errors.Terminal),
+    ("400 Bad Request", "[Cannot add VM. The given name is too long.]", errors.Terminal),
+    ("400 Bad Request", "[Can not add VM. The given name contains special characters.]", errors.Terminal),
+    ("400 Bad Request", "[Network error during communication with the Host.]", errors.Conflict),
+    ("400 Bad Request", "[Internal Engine Error]", errors.Conflict),
+    ("400 Bad Request", "[Resource unavailable]", errors.Conflict),
     ("403 Forbidden", "[User is not authorized to perform this action.]", errors.Unauthorized),
     ("400 Bad Request", "query execution failed due to insufficient permissions.", errors.Unauthorized),
     ("404 Not Found", "Entity not found: Vm: id=1", errors.NotFound),
@@ -122,6 +128,21 @@ def test_who_can_be_helped_is_told_how(status: str, detail: str, kind: type) -> 
         assert "enforcing: false" in found.remedy
     if kind is errors.Unauthorized:
         assert "role" in found.remedy
+
+
+@pytest.mark.parametrize("reason", ["Incomplete parameters", "Request syntactically incorrect.", "Invalid value"])
+def test_a_request_that_makes_no_sense_never_will(reason: str) -> None:
+    found = failure(lambda _: scripted.fault("400 Bad Request", "Vm [name]", reason=reason), make_vm, safe=False)
+
+    assert type(found) is errors.Terminal
+
+
+def test_a_failure_without_a_word_is_told_by_what_is_known_of_it() -> None:
+    found = failure(lambda _: scripted.fault("400 Bad Request", "[]"), make_vm, safe=False)
+
+    assert type(found) is errors.Conflict
+    assert found.told() == "do the deed: the engine failed to do it: Operation Failed"
+    assert "engine.log" in found.remedy
 
 
 def page(status: str, body: str = HTML, kind: str = "text/html") -> Callable[[scripted.Request], bytes]:

@@ -9,7 +9,7 @@ from ovirtsdk4 import types
 
 from moorage.engine import errors
 from moorage.platforms import contract
-from moorage.platforms.ovirt import locations, machine_steps
+from moorage.platforms.ovirt import locations, machine, machine_steps
 from tests.unit.platforms_ovirt import engine_place
 
 
@@ -43,6 +43,19 @@ def test_a_cluster_is_looked_up_once_for_all_its_machines(place: engine_place.Pl
     assert [call for call in place.calls(before) if "/sso/" not in call] == [
         f"GET /clusters/{wanted.provider_spec['cluster_id']}"
     ]
+
+
+def test_a_vm_is_where_it_is_whatever_its_spec_says_by_now(place: engine_place.Place) -> None:
+    wanted = place.machine()
+    place.actuator.create(wanted)
+    edited = place.machine(cluster_id="00000000-0000-0000-0000-000000000000")
+    for actuator in (place.actuator, machine.Actuator(place.client)):
+        actuator.exists(edited)
+        before = len(place.traced)
+
+        assert actuator.place(edited) == contract.Place("Default", "Default")
+
+        assert [call.rpartition("/")[0] for call in place.calls(before)] == ["GET /clusters"]
 
 
 @pytest.mark.parametrize("name", ["pier 2", "Pférdehof", "-pier", "pier-", "p" * 64, ""])

@@ -46,6 +46,13 @@ def reporting(**devices: list[str]) -> types.Vm:
         (reporting(eth0=["2001:db8::5", "2001:db8::10"]), ("2001:0db8::0005",), ("2001:db8::10",)),
         (reporting(eth0=["", "nonsense", "192.0.2.10"]), (), ("192.0.2.10",)),
         (reporting(br_ex=["192.0.2.10"], ens3=["192.0.2.10"]), (), ("192.0.2.10",)),
+        # What no card of a machine can have, whatever its guest says.
+        (reporting(eth0=["127.0.0.1", "127.0.0.53", "::1", "192.0.2.10"]), (), ("192.0.2.10",)),
+        (reporting(eth0=["224.0.0.18", "ff02::1", "192.0.2.10"]), (), ("192.0.2.10",)),
+        (reporting(eth0=["::ffff:192.0.2.5", "192.0.2.10"]), ("192.0.2.5",), ("192.0.2.10",)),
+        (reporting(eth0=["2001:db8::5%eth0", "2001:db8::10%eth0"]), ("2001:db8::5",), ("2001:db8::10",)),
+        # Machines in a lab have addresses of this computer.
+        (reporting(eth0=["127.16.0.10"]), (), ("127.16.0.10",)),
     ],
 )
 def test_own_addresses(vm: types.Vm, others: tuple[str, ...], expected: tuple[str, ...]) -> None:

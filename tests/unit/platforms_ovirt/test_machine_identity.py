@@ -8,6 +8,7 @@ from concurrent import futures
 import pytest
 
 from moorage.engine import errors, steps
+from moorage.lab.ovirt import shape
 from moorage.platforms import contract
 from moorage.platforms.ovirt import infra, machine, names, vms
 from tests.unit.platforms_ovirt import engine_place
@@ -25,7 +26,7 @@ def node(place: engine_place.Place, wanted: contract.Machine) -> infra.Node:
     return infra.Node(name="master-0", machine=wanted, actuator=place.actuator, expected=60, timeout=3600)
 
 
-def remove(place: engine_place.Place, wanted: contract.Machine, seconds: float = 600.0) -> None:
+def remove(place: engine_place.Place, wanted: contract.Machine, seconds: float = 6000.0) -> None:
     """Come again until it is surely gone."""
 
     def gone() -> bool | None:
@@ -48,16 +49,28 @@ def test_somebody_elses_vm_of_our_name_is_never_touched(place: engine_place.Plac
     before = place.doc("vms", wanted.name)
     writes = len(place.traced)
 
-    for act in (place.actuator.exists, place.actuator.update, place.actuator.delete):
-        for machine_ in (wanted, known):
-            with pytest.raises(errors.Conflict, match="does not belong to the cluster") as conflict:
-                act(machine_)
-            assert "rename or remove" in conflict.value.remedy
+    acts = [(act, each) for act in (place.actuator.exists, place.actuator.update) for each in (wanted, known)]
+    for act, machine_ in [*acts, (place.actuator.delete, known)]:
+        with pytest.raises(errors.Conflict, match="does not belong to the cluster") as conflict:
+            act(machine_)
+        assert "rename or remove" in conflict.value.remedy
+    with pytest.raises(errors.NotFound):
+        place.actuator.delete(wanted)
     with pytest.raises(errors.Conflict):
         place.actuator.create(wanted)
 
     assert place.doc("vms", wanted.name) == before
     assert place.writes(writes) == ["POST /vms"]
+
+
+def test_an_engine_that_fails_to_search_is_no_word_of_its_being_gone(place: engine_place.Place) -> None:
+    fault = "<fault><detail>[Internal Engine Error]</detail><reason>Operation Failed</reason></fault>"
+    place.fault(
+        "fail", "GET", "/ovirt-engine/api/vms", status=400, body=fault, headers={"Content-Type": "application/xml"}
+    )
+
+    with pytest.raises(errors.Conflict, match="look for"):
+        place.actuator.delete(place.machine())
 
 
 @pytest.mark.parametrize("neighbour", [f"{INFRA}-master-00", f"x-{INFRA}-master-0", f"{INFRA}-MASTER-0"])
@@ -185,3 +198,42 @@ def test_machines_that_are_made_together_look_their_template_up_once(place: engi
         list(pool.map(place.actuator.create, wanted))
 
     assert place.calls().count("GET /templates") == 1
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_template_that_was_made_anew_is_found_by_its_name(
+    dropped: bool, place: engine_place.Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Either the former one is still there under another name, or it is gone and the engine says so."""
+    monkeypatch.setattr(machine, "TEMPLATE_FOR", 1e9 if dropped else 0.0)
+    first, second = place.machine("worker-1"), place.machine("worker-2")
+    place.actuator.create(first)
+    engine, former = place.running.engine, place.id("templates", "somebodys-rhcos")
+    if dropped:
+        place.running.tell(lambda: engine.inventory.remove("templates", former))
+    else:
+        place.running.tell(lambda: engine.inventory.get("templates", former).update(name="former"))
+    place.running.tell(lambda: shape.add_template(engine, "somebodys-rhcos", "newer", "rhcos_x64"))
+    if dropped:
+        with pytest.raises(errors.NotFound, match="make VM"):
+            place.actuator.create(second)
+
+    place.actuator.create(second)
+
+    assert place.doc("vms", second.name)["template"]["id"] == place.id("templates", "somebodys-rhcos")  # type: ignore[index]
+
+
+def test_a_tag_that_was_taken_off_is_missed_and_given_again_to_a_vm_that_runs(place: engine_place.Place) -> None:
+    wanted = place.machine()
+    made = place.actuator.create(wanted)
+    place.until_ready(wanted)
+    place.change("vms", wanted.name, _tags=[])
+    before = len(place.traced)
+
+    missed = place.actuator.exists(wanted)
+    place.actuator.update(wanted)
+
+    assert missed is not None
+    assert (missed.ready, missed.waiting_for) == (False, f"its tag {INFRA}, which somebody has taken off")
+    assert place.writes(before) == [f"POST /vms/{made.id}/tags"]
+    assert place.actuator.update(wanted).ready

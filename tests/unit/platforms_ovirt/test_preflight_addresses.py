@@ -71,8 +71,9 @@ def test_an_address_that_only_contains_ours_is_not_ours(engine: scripted.Scripte
     assert found(engine) == []
 
 
-def test_an_engine_that_cannot_search_so_does_not_stop_the_look(engine: scripted.Scripted) -> None:
-    engine.answer = engine.signing_in(lambda _: scripted.fault("400 Bad Request", "cannot be understood"))
+@pytest.mark.parametrize("words", ["cannot be understood", "[Internal Engine Error]"])
+def test_an_engine_that_cannot_search_so_does_not_stop_the_look(words: str, engine: scripted.Scripted) -> None:
+    engine.answer = engine.signing_in(lambda _: scripted.fault("400 Bad Request", words))
 
     assert found(engine) == []
 

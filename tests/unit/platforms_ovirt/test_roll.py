@@ -93,6 +93,14 @@ def test_a_fleet_is_asked_after_in_a_few_calls_and_found_as_if_one_by_one(place:
     assert len(place.calls(before)) == 12, "ten looks, then a list of two pages"
 
 
+def test_the_roll_tells_where_a_vm_is(place: engine_place.Place) -> None:
+    machines = fleet(place)
+    called(place, machines)
+    spec = {**machines[-1].provider_spec, "cluster_id": str(uuid.uuid4())}
+
+    assert place.actuator.place(dataclasses.replace(machines[-1], provider_spec=spec)).zone == "Default"
+
+
 def test_threads_that_ask_at_once_wait_for_one_list(place: engine_place.Place) -> None:
     machines = fleet(place)
     before = called(place, machines[:9])

@@ -163,11 +163,11 @@ def _answering(engine: engines.Engine) -> typedefs.Middleware:
             reply = documents.fault(wrong, within_action=await _is_action(request))
             reply.finish(reply.content)
         except errors.MoorageError as wrong:
-            reply = documents.fault(faults.Fault(500, faults.FAILED, f"[{wrong.message}]"))
+            reply = documents.fault(faults.broken(f"[{wrong.message}]", writing=request.method != "GET"))
             reply.finish(reply.content)
         except Exception:  # noqa: BLE001 - as a real engine: the details are in its log
             _log.exception("%s %s", request.method, request.path_qs)
-            reply = documents.fault(faults.Fault(500, faults.FAILED, "[Internal Engine Error]"))
+            reply = documents.fault(faults.broken("[Internal Engine Error]", writing=request.method != "GET"))
             reply.finish(reply.content)
         return reply
 

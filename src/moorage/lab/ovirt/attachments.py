@@ -157,8 +157,6 @@ def detach(engine: engines.Engine, vm: Doc, found: Doc, correlation: str, *, det
     disks.check_free(engine, disk, doing)
     if vm["status"] != "down" and found["active"]:
         raise faults.refused(doing, f"The disk {disk['name']} is plugged to non-Down VMs: {vm['name']}")
-    if detach_only and disk.get("_based_on"):
-        raise faults.refused(doing, "The disk is based on a Template.")
     if detach_only:
         engine.inventory.remove("disk_attachments", found["id"])
     else:

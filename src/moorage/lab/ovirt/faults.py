@@ -39,6 +39,11 @@ def name_in_use(doing: str, kind: str) -> Fault:
     return refused(doing, f"The {kind} name is already in use, please choose a unique name and try again.")
 
 
+def broken(detail: str, *, writing: bool) -> Fault:
+    """Something went wrong while it was done: of an operation the engine says so with the status of a bad request."""
+    return Fault(400 if writing else 500, FAILED, detail)
+
+
 def forbidden() -> Fault:
     """The user may look, but not do this."""
     return plain("User is not authorized to perform this action.", 403)

@@ -156,7 +156,7 @@ def _duration(plans: Sequence[copies.Copy], name: str) -> float:
 
 
 def drop(engine: engines.Engine, vm: Doc, correlation: str, *, detach_only: bool, force: bool) -> None:
-    """Remove a machine, with its disks unless they shall stay."""
+    """Remove a machine, with all disks that are attached to it unless all of them shall stay."""
     engine.locks.check("vms", vm["id"], REMOVING)
     if vm.get("delete_protected"):
         why = "Delete protection is enabled. In order to delete, disable Delete protection first."
@@ -172,7 +172,8 @@ def drop(engine: engines.Engine, vm: Doc, correlation: str, *, detach_only: bool
     held = [("vms", vm["id"])]
     polling.hold(engine, held, locks.LOCKED["vms"], doing=REMOVING)
     vm["status"] = LOCKED
-    going = [] if detach_only else own
+    # Whatever is attached goes along, data or not; only what several machines may share is left.
+    going = [] if detach_only else [disk for disk in own if not disk["shareable"]]
     for disk in going:
         disk["status"] = disks.LOCKED
     work = _remove(engine, vm, going, correlation)

@@ -142,7 +142,7 @@ def _guest(client: clients.Client, vip: str) -> str:
                 api.vms_service(), f"ip={clients.search_value(f'*{vip}*')}", follow="reported_devices"
             ),
         )
-    except errors.Terminal:
+    except (errors.Terminal, errors.Conflict):
         return ""
     for vm in found:
         for device in vm.reported_devices or ():

@@ -32,7 +32,14 @@ def environ(plain: Mapping[str, str], folder: Path) -> Mapping[str, str]:
         insecure=plain.get("ovirt_insecure", "").strip().lower() == "true",
     )
     path = folder / _FILE
-    credential.write(path, who, replace=True)
     found = {credential.ENVIRONMENT: str(path)}
-    credential.read(found)  # what is wrong with it is told now, and not by the first call
+    try:
+        credential.write(path, who, replace=True)
+        credential.read(found)  # what is wrong with it is told now, and not by the first call
+    except errors.ConfigError as wrong:
+        # The file is ours, and another one each time: nobody could correct it, and what is told would change each time.
+        raise errors.ConfigError(wrong.message.replace(str(path), f"Secret {SECRET}"), remedy=wrong.remedy) from None
+    except ValueError:
+        remedy = f"it looks like https://engine.example.com{credential.API_PATH}"
+        raise errors.ConfigError(f"Secret {SECRET}: ovirt_url is not a URL", remedy=remedy) from None
     return found

@@ -187,7 +187,11 @@ class Platform(model.Section):
     ] = ""
     affinity_groups: Annotated[
         tuple[AffinityGroup, ...],
-        about("Groups of machines that are kept on different hosts.", rule="an empty list: none"),
+        about(
+            "Groups of machines that are kept on different hosts. Without a word of them there are controlplane and "
+            "compute, both enforcing: no more masters than hosts, and no more workers either, now or later.",
+            rule="an empty list: none",
+        ),
     ] = pydantic.Field(default_factory=default_groups)
     default_machine_platform: Annotated[
         MachinePool | None, about("Settings of all machines, where their pool does not say otherwise.")
@@ -198,7 +202,11 @@ class Platform(model.Section):
     ] = "External"
     network_image: Annotated[
         str,
-        about("The image that carries the shared addresses on the nodes.", rule="a reference the nodes can pull"),
+        about(
+            "The image of the nodes' shared addresses and of the machine controllers. Nobody publishes it yet: build "
+            "it from the Containerfile, push it to where the nodes can pull it, and name it here.",
+            rule="a reference the nodes can pull",
+        ),
     ] = network.IMAGE
 
 

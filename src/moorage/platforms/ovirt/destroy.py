@@ -3,7 +3,8 @@
 Searches only narrow: the engine's know wildcards, and one cluster's id may begin like another's. What was left half
 made counts as well: an upload that still runs, a disk that no VM ever got, a VM that was never tagged. Masters go
 before all else: controllers on them would heal and scale what is being removed. What those made in their last moments
-is found by the next round's look. Tags go last, since by them the rest is found.
+is found by the next round's look. Tags go last, since by them the rest is found. Volumes of the cluster's users bear no
+mark: they are data, taken off the VMs and kept.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from moorage.platforms.ovirt import names, transfer, vms
 SETTLE: Final = 15.0
 
 _MASTERS, _MACHINES, _TEMPLATES, _REST, _TAGS = range(5)
+_GIB: Final = 1024**3
 
 
 def discover(
@@ -35,7 +37,7 @@ def discover(
         special = names.bootstrap_tag(infra_id)
         machines = [vm for vm in machines if vm.name == names.bootstrap(infra_id) or special in vms.tags_of(vm)]
         return [
-            *(_machine(client, vm, _MACHINES) for vm in machines),
+            *(_machine(client, vm, _MACHINES, infra_id) for vm in machines),
             *(_tag(client, tag) for tag in tags if tag.name == special),
         ]
     templates = _templates(client, infra_id)
@@ -46,7 +48,7 @@ def discover(
     running = [each for each in transfer.everything(client) if each.live] if disks else []
     return [
         *(_upload(client, each, disk) for disk in disks for each in running if each.disk_id == disk.id),
-        *(_machine(client, vm, _stage(vm, infra_id)) for vm in machines),
+        *(_machine(client, vm, _stage(vm, infra_id), infra_id) for vm in machines),
         *(_template(client, each) for each in templates),
         *(_disk(client, disk) for disk in loose),
         *_groups(client, infra_id),
@@ -148,17 +150,22 @@ def _stage(vm: Any, infra_id: str) -> int:
     return _MASTERS if str(vm.name).startswith(f"{infra_id}-master-") else _MACHINES
 
 
-def _machine(client: clients.Client, vm: Any, stage: int) -> contract.Remnant:
+def _machine(client: clients.Client, vm: Any, stage: int, infra_id: str) -> contract.Remnant:
     ident = str(vm.id)
-    # As it was found, for the first step; and whether its removal was ordered just now, which takes seconds.
+    spared: list[str] = []
+    # As it was found, for the first step of one that runs: who removes a VM must know what is attached to it now.
+    # And whether its removal was ordered just now, which takes seconds.
     seen, ordered = [vm], threading.Event()
 
     def remove() -> None:
-        now = seen.pop() if seen else vms.look(client, ident)
+        now = seen.pop() if seen and vms.status(seen[0]) != "down" else vms.look(client, ident)
         if now is None:
             return
         off = vms.status(now) == "down"
-        awaited = vms.take_away(client, now)
+        if off:
+            # Before they are taken off: afterwards nobody could tell whose they were.
+            spared.extend(map(_volume, vms.volumes(now, infra_id)))
+        awaited = vms.take_away(client, now, infra_id)
         if not off:
             raise errors.Transient(f"waiting for {awaited}", retry_after=vms.EVERY)
         ordered.set()
@@ -169,7 +176,13 @@ def _machine(client: clients.Client, vm: Any, stage: int) -> contract.Remnant:
             return True
         return vms.look(client, ident) is not None
 
-    return contract.Remnant("VM", str(vm.name), stage, remove, present)
+    return contract.Remnant("VM", str(vm.name), stage, remove, present, spared)
+
+
+def _volume(attachment: Any) -> str:
+    """A disk that stays, as people are told of it; the engine knows no size of a LUN's own."""
+    size = (attachment.disk.provisioned_size if attachment.disk is not None else None) or 0
+    return f"disk {vms.disk_name(attachment)}{f' ({size / _GIB:g} GiB)' if size else ''}"
 
 
 def _upload(client: clients.Client, found: transfer.Transfer, disk: Any) -> contract.Remnant:

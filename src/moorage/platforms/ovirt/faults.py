@@ -2,7 +2,8 @@
 
 The engine answers "come again", "there is one already" and "never" with the same status 409 (and some with 400), so its
 words decide before its status does. They are the sentences of its message catalogue, which has kept them for a decade;
-requests ask for English.
+requests ask for English. With 400 it refuses what is wrong in itself, but also says so that it accepted something and
+then failed to do it: a host that did not answer for a moment is no reason to give anything up.
 """
 
 from __future__ import annotations
@@ -28,18 +29,26 @@ _LOCKED = re.compile(
 _NO_SPACE = re.compile(r"low disk space|not enough (disk )?space|no space left", re.IGNORECASE)
 _NO_HOST = re.compile(r"no host that satisfies|no available running hosts|scheduling constraints", re.IGNORECASE)
 _UNABLE = re.compile(r"(server_error|temporarily_unavailable)\b")
+# A value that may not be so, as the checks before an operation say it; what fails later is told in other words.
+_WRONG = re.compile(
+    r"^can ?not \w|\b(must|has to|have to|should|cannot) be\b|\battribute:|\b(in)?valid\b|not supported|is required",
+    re.IGNORECASE,
+)
 _FORBIDDEN = re.compile(r"not authorized|insufficient permissions", re.IGNORECASE)
 
 # libcurl's numbers for a certificate that is not trusted, or not the host's.
 _DISTRUSTED: Final = frozenset((pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE))
 _TIMED_OUT: Final = pycurl.E_OPERATION_TIMEDOUT
+#: The reason of every fault that comes from an operation; the API's own, of a document it cannot read, has others.
+_FAILED: Final = "Operation Failed"
 
 _SPACE = "free space in the storage domain, enlarge it, or choose another one: platform.ovirt.ovirt_storage_domain_id"
 _HOSTS = (
     "bring more hosts up in the cluster, free memory on them, or let the machines share hosts: "
-    "enforcing: false in platform.ovirt.affinityGroups"
+    "enforcing: false in platform.ovirt.affinityGroups, or of a cluster that stands in the engine's affinity group"
 )
 _ROLE = "have an administrator give the user a role with this permission, or use another user"
+_LOG = "see what the engine's events and its engine.log say of it"
 _URL = "see that ovirt-engine runs there, and that ovirt_url ends in /ovirt-engine/api"
 _CA = (
     "if the engine's CA has changed, put its new certificate into ovirt_ca_bundle of the credentials file; "
@@ -58,7 +67,7 @@ def translate(
         return _unreadable(error, what, words, safe=safe)
     if _is_of_sign_in(error):
         return _refused_sign_in(what, words)
-    return _fault(error.code, what, words)
+    return _fault(error, what, words)
 
 
 def refuses_credentials(error: ovirtsdk4.Error) -> bool:
@@ -84,9 +93,9 @@ def locked(words: str) -> bool:
 
 def _broken(error: wire.Broken, what: str, words: str, *, safe: bool) -> errors.PlatformFailure:
     if error.number in _DISTRUSTED:
-        return errors.Terminal(f"{what}: the engine's certificate is not trusted", words=words, remedy=_CA)
+        return errors.Unusable(f"{what}: the engine's certificate is not trusted", words=words, remedy=_CA)
     if error.number == pycurl.E_URL_MALFORMAT:
-        return errors.Terminal(f"{what}: the engine's address is no URL", words=words, remedy=_URL)
+        return errors.Unusable(f"{what}: the engine's address is no URL", words=words, remedy=_URL)
     happened = "the engine did not answer in time" if error.number == _TIMED_OUT else "the connection to it broke"
     if error.sent and not safe:
         return errors.Ambiguous(f"{what}: {happened}", words=words)
@@ -118,7 +127,8 @@ def _refused_sign_in(what: str, words: str) -> errors.PlatformFailure:
     )
 
 
-def _fault(status: int | None, what: str, words: str) -> errors.PlatformFailure:
+def _fault(error: ovirtsdk4.Error, what: str, words: str) -> errors.PlatformFailure:
+    status: int | None = error.code
     by_words: tuple[tuple[re.Pattern[str], Callable[[], errors.PlatformFailure]], ...] = (
         (_NAME_TAKEN, lambda: errors.AlreadyExists(f"{what}: the name is taken", words=words)),
         (_NO_SPACE, lambda: errors.Exhausted(f"{what}: the storage is full", words=words, remedy=_SPACE)),
@@ -142,6 +152,9 @@ def _fault(status: int | None, what: str, words: str) -> errors.PlatformFailure:
             return errors.NotFound(f"{what}: there is no such thing", words=words)
         case 409:
             return errors.Conflict(f"{what}: something is in the way", words=words)
+        case 400 if error.fault is not None and error.fault.reason == _FAILED and not _WRONG.search(words):
+            # What it began, it has undone: who looks again finds nothing, or what is to be completed.
+            return errors.Conflict(f"{what}: the engine failed to do it", words=words, remedy=_LOG)
         case int() if 400 <= status < 500 and status not in (408, 429):
             return errors.Terminal(f"{what}: the engine refuses it", words=words)
         case _:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ovirtsdk4 import types
 
+from moorage.engine import clock as clocks
 from moorage.engine import errors
 from moorage.platforms import contract
 from moorage.platforms.ovirt import client as clients
@@ -21,6 +22,8 @@ from moorage.platforms.ovirt import machine_steps as steps
 
 #: The engine does not say why a copy failed, only that it did.
 _VANISHED: Final = "see whether its storage domain is full, and what else the engine's events say of it"
+#: Cloud seconds for which a template is taken for the one that has its name: a newer boot image may get it.
+TEMPLATE_FOR: Final = 300.0
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -47,7 +50,10 @@ class Actuator:
         self._turn = threading.Lock()
         #: Ids of VMs that were seen by this process: their names may be taken, and lists may lag.
         self._ids: dict[str, str] = {}
-        self._templates: dict[str, steps.Template] = {}
+        #: Where they are, by the engine's word: a spec may be edited afterwards.
+        self._clusters: dict[str, str] = {}
+        #: Templates by name, and until when they are good.
+        self._templates: dict[str, tuple[steps.Template, clocks.Deadline]] = {}
         #: Ids of affinity groups, by their cluster and name.
         self._group_ids: dict[tuple[str, str], str] = {}
         self._looking_up = threading.Lock()
@@ -63,11 +69,17 @@ class Actuator:
         template = self._template(spec, machine)
         wanted = steps.wanted(machine, spec, template, self._hosts(spec) if spec.pinned else ())
         query = {"correlation_id": names.correlation(machine.name, "vm")}
-        vm = self._client.call(
-            f"make VM {machine.name}",
-            lambda api: api.vms_service().add(wanted, clone=spec.copied, query=query),
-            safe=False,
-        )
+        try:
+            vm = self._client.call(
+                f"make VM {machine.name}",
+                lambda api: api.vms_service().add(wanted, clone=spec.copied, query=query),
+                safe=False,
+            )
+        except errors.NotFound:
+            # The template may have been made anew, under its name.
+            with self._looking_up:
+                self._templates.pop(spec.template, None)
+            raise
         self._remember(machine, vm)
         return steps.instance(vm, machine)
 
@@ -100,25 +112,26 @@ class Actuator:
         return steps.instance(vm, machine, "its tags to show" if lacking else "")
 
     def delete(self, machine: contract.Machine) -> None:
-        vm = self._find(machine)
+        # Whoever else has the name: if its id is not known and none of ours bears it, ours is not there.
+        vm = self._find(machine, contested=False)
         if vm is None and not names.vm_id(machine.provider_id):
             vm = self._tagged(machine)
         if vm is None:
             self._forget(machine)
             raise errors.NotFound(f"VM {machine.name} is gone", resource=machine.name)
         try:
-            vms.take_away(self._client, vm)
+            vms.take_away(self._client, vm, machine.infra_id)
         finally:
             self._roll.changed(str(vm.id))
 
     def place(self, machine: contract.Machine) -> contract.Place:
         """See `contract.Locating`."""
-        cluster_id = machine.provider_spec.get("cluster_id")
+        cluster_id = self._clusters.get(machine.name) or machine.provider_spec.get("cluster_id")
         return self._locations.of(cluster_id) if isinstance(cluster_id, str) and cluster_id else contract.Place()
 
     # -- finding -----------------------------------------------------------------------------------------------------
 
-    def _find(self, machine: contract.Machine, *, now: bool = True) -> Any | None:
+    def _find(self, machine: contract.Machine, *, now: bool = True, contested: bool = True) -> Any | None:
         """The machine's VM: by the id it is known by, if there is one, else by name and mark.
 
         Who does not act upon it need not know how it is ``now``: a moment ago will do.
@@ -131,7 +144,7 @@ class Actuator:
             raise vms.foreign(str(vm.name), machine.infra_id)
         # Who acts upon it goes by its id alone, once that is known: what bears its name then is another machine's.
         if vm is None and not (now and names.vm_id(machine.provider_id)):
-            vm = vms.find(self._client, machine.name, machine.infra_id)
+            vm = vms.find(self._client, machine.name, machine.infra_id, contested=contested)
         if vm is not None:
             self._remember(machine, vm)
         return vm
@@ -143,17 +156,22 @@ class Actuator:
     def _remember(self, machine: contract.Machine, vm: Any) -> None:
         with self._turn:
             self._ids[machine.name] = str(vm.id)
+            if vm.cluster is not None and vm.cluster.id:
+                self._clusters[machine.name] = str(vm.cluster.id)
 
     def _forget(self, machine: contract.Machine) -> None:
         with self._turn:
             self._ids.pop(machine.name, None)
+            self._clusters.pop(machine.name, None)
 
     def _template(self, spec: steps.Spec, machine: contract.Machine) -> steps.Template:
-        """The template by name or id. It never changes, so one machine looks it up for all."""
+        """The template by name or id. It never changes, so one machine looks it up for all that come with it."""
         with self._looking_up:
-            if spec.template not in self._templates:
-                self._templates[spec.template] = self._look_up(spec, machine)
-            return self._templates[spec.template]
+            found, good = self._templates.get(spec.template, (None, None))
+            if found is None or good is None or good.expired:
+                found = self._look_up(spec, machine)
+                self._templates[spec.template] = found, self._client.clock.deadline(TEMPLATE_FOR)
+            return found
 
     def _look_up(self, spec: steps.Spec, machine: contract.Machine) -> steps.Template:
         found = self._client.named("templates", spec.template, follow="disk_attachments")

@@ -57,6 +57,7 @@ class Sighting:
     reported_devices: tuple[Device, ...]
     cpu: Any
     memory: int
+    cluster: Any
 
     @property
     def is_settled(self) -> bool:
@@ -169,8 +170,9 @@ class Roll:
         topology = vm.cpu.topology if vm.cpu is not None else None
         made_of = (topology.cores, topology.sockets, topology.threads) if topology is not None else ()
         cpu = self._once(("cpu", *made_of), vm.cpu)
+        cluster = self._once(("cluster", vm.cluster.id if vm.cluster is not None else ""), vm.cluster)
         mark = self._once((vm.description,), vm.description)
-        return Sighting(at, str(vm.id), vm.name, mark, vm.status, tags, devices, cpu, vm.memory)
+        return Sighting(at, str(vm.id), vm.name, mark, vm.status, tags, devices, cpu, vm.memory, cluster)
 
     def _once(self, key: tuple[object, ...], part: Any) -> Any:
         """VMs of a cluster are much alike: what they have in common is kept once."""

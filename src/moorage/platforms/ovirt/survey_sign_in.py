@@ -108,6 +108,9 @@ def _by_answers(
         who = credentials.Credentials(credentials.engine_url(host), username, secret.Secret(password), bundle)
         try:
             return who, _opened(interview, who, around)
+        except failures.Unusable:
+            # No password would help.
+            raise
         except failures.Unauthorized as problem:
             interview.refuse(PASSWORD, problem.told(), "" if interview.attended else f"correct it, or {USERNAME}")
     raise errors.ConfigError(

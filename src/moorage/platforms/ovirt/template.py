@@ -318,7 +318,7 @@ class Template(resource.Resource[Made]):
             now = seen.pop() if seen else vms.look(self.client, ident)
             if now is None:
                 return True
-            vms.take_away(self.client, now)
+            vms.take_away(self.client, now, self.infra_id)
             return None
 
         ctx.poll(gone, what=f"VM {names.temporary(self.infra_id)} to be gone", every=vms.EVERY)

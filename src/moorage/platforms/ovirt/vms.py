@@ -1,7 +1,8 @@
 """VMs in the engine: found, and taken away step by step.
 
 A VM of the right name is ours only if it bears the cluster's mark, in its description or as its tag; anybody else's is
-left alone, whatever it is called. All that is to be known of a VM comes in one call.
+left alone, whatever it is called. All that is to be known of a VM comes in one call. The engine removes a VM with every
+disk that is attached to it, so those that somebody attached later, such as the cluster's volumes, are taken off before.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ def look(client: clients.Client, vm_id: str, follow: str = FOLLOW) -> Any | None
     return client.look(f"look at VM {vm_id}", lambda api: api.vms_service().vm_service(vm_id).get(follow=follow))
 
 
-def find(client: clients.Client, name: str, infra_id: str) -> Any | None:
-    """The cluster's VM of that name; `Conflict` if it is somebody else's."""
+def find(client: clients.Client, name: str, infra_id: str, *, contested: bool = True) -> Any | None:
+    """The cluster's VM of that name; `Conflict` if it is somebody else's and the name is ``contested``."""
     found = client.named("vms", name, follow=FOLLOW)
     ours = [vm for vm in found if is_ours(vm, infra_id)]
-    if found and not ours:
+    if found and not ours and contested:
         raise foreign(name, infra_id)
     return ours[0] if ours else None
 
@@ -83,18 +84,59 @@ def add_tag(client: clients.Client, vm: Any, tag: str) -> None:
     )
 
 
-def take_away(client: clients.Client, vm: Any) -> str:
-    """Do the next step of a VM's removal, its disks included; says what is to be waited for then."""
+def volumes(vm: Any, infra_id: str) -> list[Any]:
+    """The attachments of disks that the VM was not made with: data, which stays when the VM goes."""
+    return [
+        each
+        for each in vm.disk_attachments or []
+        if not each.bootable and not (each.disk is not None and names.marked(each.disk.description, infra_id))
+    ]
+
+
+def take_away(client: clients.Client, vm: Any, infra_id: str) -> str:
+    """Do the next step of a VM's removal, its own disk included; says what is to be waited for then."""
     now = status(vm)
     if now == "image_locked":
         raise errors.Transient(
             f"VM {vm.name} is locked", words="image_locked: the engine works on its disks", retry_after=EVERY
         )
     if now == "down":
-        client.call(f"remove VM {vm.name}", lambda api: api.vms_service().vm_service(vm.id).remove(), safe=False)
+        if not volumes(vm, infra_id) or _bared(client, vm, infra_id):
+            client.call(f"remove VM {vm.name}", lambda api: api.vms_service().vm_service(vm.id).remove(), safe=False)
         return f"VM {vm.name} to be gone"
     if now != "powering_down":
         client.call(
             f"switch off VM {vm.name}", lambda api: api.vms_service().vm_service(vm.id).stop(force=True), safe=False
         )
     return f"VM {vm.name} to be off"
+
+
+def _bared(client: clients.Client, vm: Any, infra_id: str) -> bool:
+    """Take the volumes off a VM and make sure that they are; False if the VM itself has gone meanwhile."""
+    for each in volumes(vm, infra_id):
+        _detach(client, vm, each)
+    now = look(client, str(vm.id))
+    if now is not None and (left := volumes(now, infra_id)):
+        raise errors.Transient(
+            f"VM {vm.name} still has {', '.join(map(disk_name, left))}, which shall stay", retry_after=EVERY
+        )
+    return now is not None
+
+
+def _detach(client: clients.Client, vm: Any, attachment: Any) -> None:
+    # It may be off already, if an answer was lost: that is no sign that the VM is gone.
+    client.look(
+        f"detach disk {disk_name(attachment)} from VM {vm.name}",
+        lambda api: (
+            api.vms_service()
+            .vm_service(vm.id)
+            .disk_attachments_service()
+            .attachment_service(attachment.id)
+            .remove(detach_only=True)
+        ),
+    )
+
+
+def disk_name(attachment: Any) -> str:
+    """What people know an attached disk as."""
+    return str((attachment.disk.name if attachment.disk is not None else None) or attachment.id)

@@ -93,11 +93,12 @@ class Running:
         self._connections.append(connection)
         return connection
 
-    def until(self, condition: Callable[[], bool], seconds: float = 600.0) -> None:
-        """Wait (in cloud seconds) until something has come about."""
-        deadline = self.clock.deadline(seconds)
+    def until(self, condition: Callable[[], bool], seconds: float | None = None) -> None:
+        """Wait until something has come about: for half a minute, or for so many of the cloud's seconds."""
+        patience = 30 * self._speed if seconds is None else seconds
+        deadline = self.clock.deadline(patience)
         while not condition():
-            assert not deadline.expired, f"not within {seconds} s"
+            assert not deadline.expired, f"not within {patience} s"
             self.clock.sleep(1.0)
 
 

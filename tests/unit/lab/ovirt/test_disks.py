@@ -218,3 +218,31 @@ def test_a_disk_is_made_while_it_is_attached_and_goes_with_its_attachment(world:
     assert name == "growing_Disk2"
     assert two_boots == (409, "[Cannot add Virtual Disk. Disk centos in VM growing is already marked as boot.]")
     world.until(lambda: machines_world.refused(disk.get)[0] == 404)
+
+
+def test_a_machine_goes_with_every_disk_that_it_has_but_those_that_may_be_shared(world: machines_world.World) -> None:
+    vm = world.vm("going")
+    disks = {name: world.disk(name) for name in ("own", "shared")}
+    for name, disk in disks.items():
+        attached = types.DiskAttachment(
+            disk=types.Disk(id=disk.get().id), interface=types.DiskInterface.VIRTIO_SCSI, bootable=False, active=True
+        )
+        vm.disk_attachments_service().add(attached)
+        found = world.running.engine.inventory.get("disks", disk.get().id)
+        world.running.tell(lambda found=found, name=name: found.update(shareable=name == "shared"))
+
+    vm.remove()
+
+    world.until(lambda: world.running.engine.inventory.named("vms", "going") is None)
+    assert machines_world.refused(disks["own"].get)[0] == 404
+    assert disks["shared"].get().status == types.DiskStatus.OK
+
+
+def test_a_disk_that_stands_upon_a_templates_can_be_taken_off(world: machines_world.World) -> None:
+    vm = world.vm("linked")
+    [attachment] = vm.disk_attachments_service().list()
+
+    vm.disk_attachments_service().attachment_service(attachment.id).remove(detach_only=True)
+
+    assert vm.disk_attachments_service().list() == []
+    assert world.disks.disk_service(attachment.id).get().status == types.DiskStatus.OK

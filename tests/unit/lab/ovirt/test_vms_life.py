@@ -240,3 +240,16 @@ def test_an_order_to_stop_that_comes_twice_does_not_end_the_next_run(
     world.until(lambda: [str(each.status) for each in jobs.list(search="correlation_id=second")] == ["finished"])
 
     assert world.status(service) == "up"
+
+
+def test_what_goes_wrong_while_it_is_done_is_told_with_the_status_of_a_bad_request(
+    world: machines_world.World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = world.vm("unlucky", **IGNITION)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(vm_life, "_scheduled", broken)
+
+    assert machines_world.refused(service.start) == (400, "[Internal Engine Error]")
