@@ -262,7 +262,7 @@ def test_stopping_a_cache_does_not_wait_for_the_next_event(
     client: clients.Client, namespace: str, follow: Callable[..., informer.Informer]
 ) -> None:
     found = follow(client, namespace)
-    calls.eventually(lambda: found.silent_for == 0, "it watches")
+    calls.eventually(lambda: found._watch is not None and found._watch.opened, "it watches")
     began = time.monotonic()
 
     found.stop()

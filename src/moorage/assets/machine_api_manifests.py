@@ -219,8 +219,11 @@ def _roles(wanted: Wanted) -> list[values.Manifest]:
 
 
 def _disruption() -> list[values.Manifest]:
-    """One of them may be taken away at a time; and it is they who drain nodes, their own too."""
-    spec = {"maxUnavailable": 1, "selector": {"matchLabels": _LABELS}}
+    """One of them may be taken away at a time; and it is they who drain nodes, their own too.
+
+    One that does not come up is worth nothing, and holds up no drain.
+    """
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": _LABELS}, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
     return [_object("policy/v1", "PodDisruptionBudget", NAME, NAMESPACE, spec=spec)]
 
 

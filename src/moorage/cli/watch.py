@@ -86,7 +86,7 @@ class Watch:
         self._live = live
         self._lag = datetime.timedelta(0)
         self._waited: Work | None = None
-        self._said = self.now()
+        self._said = clock.now()
         self._turn = threading.RLock()
 
     def __call__(self, event: progress.Event) -> None:
@@ -117,7 +117,7 @@ class Watch:
             now = self.now()
             # A wait has a heartbeat of its own.
             works = [work for work in self.scene.running.values() if work is not self._waited]
-            if not works or (now - self._said).total_seconds() < HEARTBEAT:
+            if not works or self._clock.now() - self._said < HEARTBEAT:
                 return
             told = "; ".join(f"{work.name}: {work.doing} ({work.times(now)})" for work in works)
             done = f"{self._count()} done, " if self.scene.total else ""
@@ -136,7 +136,7 @@ class Watch:
 
     def _speak(self, line: Line) -> None:
         """Must be called without holding the turn: the live view holds the screen while it asks for the scene."""
-        self._said = self.now()
+        self._said = self._clock.now()
         if line.weight == "problem":
             self._voice.warn(line.text)
         elif line.weight == "note" or not self._live:

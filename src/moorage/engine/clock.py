@@ -66,7 +66,13 @@ class Clock:
         return (time.monotonic() - self._real_start) * self.speed
 
     def wall(self) -> datetime.datetime:
-        """The date and time (UTC) that a person looking at this run would write beside ``now()``."""
+        """The date and time (UTC) that a person looking at this run would write beside ``now()``.
+
+        At the world's own speed it is the system's, which may be set right at any moment, and goes on while a machine
+        is paused: what lasts, or must be done in time, is measured by ``now()``.
+        """
+        if self.speed == 1.0:
+            return datetime.datetime.now(datetime.UTC)
         return self._wall_start + datetime.timedelta(seconds=self.now())
 
     def sleep(self, seconds: float) -> None:
@@ -148,6 +154,9 @@ class ManualClock(Clock):
 
     def now(self) -> float:
         return self._time
+
+    def wall(self) -> datetime.datetime:
+        return self._wall_start + datetime.timedelta(seconds=self._time)
 
     def advance(self, seconds: float) -> None:
         """Bring the time forward and wake those whose moment has come."""

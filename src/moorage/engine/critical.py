@@ -36,7 +36,8 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        return (self.finished - self.started).total_seconds() if self.finished else 0.0
+        # A date may have been set back meanwhile.
+        return max(0.0, (self.finished - self.started).total_seconds()) if self.finished else 0.0
 
 
 _LAST = frozenset({"finished", "failed", "stopped", "reverted", "left", "forgotten"})

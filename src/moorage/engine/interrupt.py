@@ -1,5 +1,8 @@
 """What Ctrl-C means: the first asks the flow to stop in good order, the second ends the process at once.
 
+A terminal that is closed asks to stop as well, but is never in a hurry: shell and kernel may both tell of it. Whoever
+has chosen to outlive it (``nohup``) does.
+
 Python runs signal handlers in the main thread between two bytecodes, which may be while that thread holds the very lock
 that a polite stop needs. So the handler does nothing: the interpreter's wake-up pipe tells a watching thread of the
 signal, even while the main thread is deep in a C call.
@@ -17,7 +20,7 @@ from collections.abc import Callable, Iterator
 from moorage import errors
 from moorage.engine import clock as clocks
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _ignore(_number: int, _frame: object) -> None:
@@ -27,17 +30,21 @@ def _ignore(_number: int, _frame: object) -> None:
 def _watch(pipe: socket.socket, stop: Callable[[], None], exit_now: Callable[[int], object]) -> None:
     asked = False
     while numbers := pipe.recv(64):
-        for _ in (number for number in numbers if number in SIGNALS):
-            if asked:
+        for number in (number for number in numbers if number in SIGNALS):
+            if not asked:
+                asked = True
+                stop()
+            elif number != signal.SIGHUP:
                 exit_now(errors.INTERRUPT)
-            asked = True
-            stop()
 
 
 @contextlib.contextmanager
-def stops(clock: clocks.Clock, *, notice: Callable[[], None] | None = None) -> Iterator[None]:
-    """While inside, SIGINT and SIGTERM stop what runs on ``clock``; ``notice`` is called at the first of them.
+def stops(
+    clock: clocks.Clock, *, notice: Callable[[], None] | None = None, at_once: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """While inside, SIGINT, SIGTERM and SIGHUP stop what runs on ``clock``; ``notice`` is called at the first of them.
 
+    ``at_once`` is called before the second ends the process: for what must not be left behind, and takes no time.
     To be entered in the main thread, once. The former handlers are back when the block is left.
     """
 
@@ -46,11 +53,19 @@ def stops(clock: clocks.Clock, *, notice: Callable[[], None] | None = None) -> I
         if notice is not None:
             notice()
 
+    def exit_now(code: int) -> None:
+        try:
+            if at_once is not None:
+                at_once()
+        finally:
+            os._exit(code)
+
     reading, writing = socket.socketpair()
     writing.setblocking(False)
-    watcher = threading.Thread(target=_watch, args=(reading, stop, os._exit), name="interrupt", daemon=True)
+    watcher = threading.Thread(target=_watch, args=(reading, stop, exit_now), name="interrupt", daemon=True)
     former_pipe = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
-    former = {number: signal.signal(number, _ignore) for number in SIGNALS}
+    deaf = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
+    former = {number: signal.signal(number, _ignore) for number in SIGNALS if number not in deaf}
     watcher.start()
     try:
         yield

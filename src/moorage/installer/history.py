@@ -45,7 +45,7 @@ class Try:
 
     @property
     def seconds(self) -> float:
-        return (self.ended - self.started).total_seconds()
+        return max(0.0, (self.ended - self.started).total_seconds())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import threading
 import time
+import types
 
 import pytest
 
@@ -138,6 +139,28 @@ def test_two_processes_that_know_the_epoch_agree_on_the_date() -> None:
 
     assert first.wall() <= second.wall()
     assert second.wall() - epoch > datetime.timedelta(seconds=10_000)
+
+
+@pytest.mark.parametrize("hours", [5, -5], ids=["paused, or set forward", "set back"])
+def test_at_the_worlds_speed_the_date_is_the_systems_though_it_was_wrong_before(
+    monkeypatch: pytest.MonkeyPatch, hours: float
+) -> None:
+    """A virtual machine that is paused wakes with the date set right, and its other clock where that stood."""
+    clock = clocks.Clock()
+    before, now = clock.wall(), clock.now()
+
+    class Later(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:  # type: ignore[override]
+            return datetime.datetime.now(tz) + datetime.timedelta(hours=hours)
+
+    monkeypatch.setattr(
+        clocks, "datetime", types.SimpleNamespace(datetime=Later, UTC=datetime.UTC, timedelta=datetime.timedelta)
+    )
+
+    assert clock.wall() - before == pytest.approx(datetime.timedelta(hours=hours), abs=datetime.timedelta(minutes=1))
+    assert clock.wall().tzinfo is datetime.UTC
+    assert 0 <= clock.now() - now < 60, "deadlines know nothing of it"
 
 
 @pytest.mark.parametrize("text", ["soon", "1e300", "99999999999"])

@@ -102,3 +102,9 @@ def test_a_roll_back_in_the_same_attempt_is_a_span_of_its_own():
     )
 
     assert [(span.state, span.seconds) for span in spans] == [("finished", 10.0), ("reverted", 5.0)]
+
+
+def test_a_date_that_was_set_back_makes_no_span_shorter_than_nothing():
+    (span,) = critical.spans([entry(1, 1, "a", "started", 3600), entry(2, 1, "a", "finished", 10)])
+
+    assert span.seconds == 0.0

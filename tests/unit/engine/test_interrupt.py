@@ -49,7 +49,7 @@ def states(folder: pathlib.Path, resource: str) -> list[str]:
         return [entry.state for entry in journal.events("infra") if entry.resource == resource]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_wakes_the_waiting_journals_and_exits_with_its_own_code(tmp_path, start, number):
     child = start("waiting")
 
@@ -85,6 +85,29 @@ def test_the_second_signal_ends_the_process_though_a_call_is_in_flight(tmp_path,
 
     assert child.wait(timeout=30) == top.INTERRUPT
     assert states(tmp_path, "network")[-1] == "creating"
+
+
+def test_a_terminal_that_is_closed_is_told_of_twice_and_hurries_nobody(tmp_path, start):
+    child = start("calling")
+    child.send_signal(signal.SIGHUP)
+    assert child.stdout.readline() == "noticed\n"
+
+    child.send_signal(signal.SIGHUP)
+    child.communicate("return\n", timeout=30)
+
+    assert child.returncode == top.INTERRUPT
+    assert "created" in states(tmp_path, "network"), "the call in flight was not waited for"
+
+
+def test_whoever_is_to_outlive_the_terminal_does():
+    """As under nohup."""
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupt.stops(clocks.Clock()):
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, former)
 
 
 def test_after_an_interrupt_the_same_command_goes_on(tmp_path, start):

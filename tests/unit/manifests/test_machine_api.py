@@ -135,6 +135,8 @@ def test_one_of_them_may_be_taken_away_at_a_time() -> None:
     budget = only("PodDisruptionBudget")
 
     assert budget["spec"]["maxUnavailable"] == 1
+    # One that does not come up is worth nothing, and must not hold up the drain of its node.
+    assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
     assert budget["spec"]["selector"] == only("Deployment")["spec"]["selector"]
 
 

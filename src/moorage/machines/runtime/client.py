@@ -19,7 +19,7 @@ import urllib3
 
 from moorage.engine import clock as clocks
 from moorage.engine import retry
-from moorage.machines.runtime import errors, kinds, metrics
+from moorage.machines.runtime import errors, kinds, metrics, streams
 
 # The errors are part of this module's face: who calls catches client.NotFound.
 from moorage.machines.runtime.errors import AlreadyExists as AlreadyExists
@@ -46,11 +46,12 @@ PAGE = 500
 # Cloud seconds a call may take, and a connection to come about.
 _ANSWER = 60.0
 _CONNECT = 15.0
-# How long after its announced end a watch may still be silent, and the least real time that a silent one is given:
-# the server may live on a slower clock than ours.
+# How long a watch may be silent, and for how long after its announced end: servers send a bookmark a minute, but they
+# promise none, and send none of a kind to which nothing has happened since they began. The last is the least in real
+# time, as the server may live on a slower clock than ours.
+_SILENCE = 180.0
 _OVERDUE = 30.0
 _SHORTEST_SILENCE = 90.0
-_PIECE = 64 * 1024
 _JSON = "application/json"
 _PATCHES: Mapping[str, str] = {
     "merge": "application/merge-patch+json",
@@ -132,14 +133,17 @@ class Client:
         more = ""
         while True:
             page = self._call("GET", kind.path(ns), {**query, "continue": more}, what=f"list {kind}")
+            about = page.get("metadata")
+            if not isinstance(about, dict) or "resourceVersion" not in about:
+                raise Unavailable(f"what answers at {self._host} is no Kubernetes API", code=200)
             for item in page.get("items") or ():
                 # Lists of built-in kinds do not repeat in each object what it is.
                 item.setdefault("apiVersion", kind.api_version)
                 item.setdefault("kind", kind.kind)
                 found.append(each(item))
-            more = page["metadata"].get("continue") or ""
+            more = about.get("continue") or ""
             if not more:
-                return found, str(page["metadata"]["resourceVersion"])
+                return found, str(about["resourceVersion"])
 
     def watch(
         self,
@@ -271,10 +275,12 @@ class Client:
         stream: bool = False,
     ) -> urllib3.BaseHTTPResponse:
         """Send, and translate a broken connection; ``stream`` leaves the body to be read."""
-        headers = {"Accept": _JSON, "User-Agent": self.manager, **self._authorization()}
+        headers = {"Accept": _JSON, "User-Agent": self.manager}
         if body is not None:
             headers["Content-Type"] = content_type
         try:
+            # Within, as a token on file may be missing for a moment.
+            headers |= self._authorization()
             response = self._pool.request(
                 method, url, body=body, headers=headers, timeout=timeout, retries=False, preload_content=not stream
             )
@@ -298,18 +304,23 @@ class Client:
 
 
 class Watch:
-    """The events of one watch. It ends when its time is up or it is closed; any thread may close it, at once."""
+    """The events of one watch. It ends when its time is up or it is closed; any thread may close it, at once.
+
+    It ends, too, when nothing was ``heard`` for so long that the server may be gone without a word; to go on from the
+    last version in another one costs little.
+    """
 
     def __init__(self, client: Client, url: str, what: str, seconds: float) -> None:
         self._client = client
         self._url = url
         self._what = what
-        silence = max(_SHORTEST_SILENCE, client.clock.socket_timeout(seconds + _OVERDUE))
+        silence = max(_SHORTEST_SILENCE, client.clock.socket_timeout(min(seconds + _OVERDUE, _SILENCE)))
         self._timeout = urllib3.Timeout(connect=client.clock.socket_timeout(_CONNECT), read=silence)
         self._guard = threading.Lock()
         self._response: urllib3.BaseHTTPResponse | None = None
         self._closed = False
         self.opened = False
+        self.heard = client.clock.now()
 
     def close(self) -> None:
         """Wake whoever waits for the next event; there is none any more."""
@@ -326,15 +337,20 @@ class Watch:
         """`Gone` if the version is forgotten; `Unavailable` if the connection breaks."""
         response = self._open()
         try:
-            for line in _lines(response):
+            for line in streams.lines(response):
                 if not line.strip():
                     continue
+                self.heard = self._client.clock.now()
                 event = _event(line)
                 if event.type == ERROR:
                     raise errors.from_status(self._what, event.object)
                 yield event
+            self.heard = self._client.clock.now()
+        except urllib3.exceptions.ReadTimeoutError as silent:
+            _log.debug("%s: %s", self._what, silent)
         except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError, LookupError, TypeError) as broken:
             # A TLS socket that another thread closes shows in some of these ways, a garbled line in others.
+            self.heard = self._client.clock.now()
             if not self._closed:
                 raise Unavailable(
                     f"the connection broke in the midst of a {self._what}: {broken}", words=str(broken)
@@ -350,7 +366,7 @@ class Watch:
             self._response = response
             closed = self._closed
         if response.status == 200 and not closed:
-            self.opened = True
+            self.opened, self.heard = True, self._client.clock.now()
             return response
         try:
             if closed:
@@ -358,29 +374,6 @@ class Watch:
             raise self._client._refused(self._what, response)
         finally:
             response.close()
-
-
-def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    """The lines of a body as they come, whatever pieces it is sent in."""
-    rest: list[bytes] = []
-    for piece in _pieces(response):
-        first, newline, behind = piece.partition(b"\n")
-        if not newline:
-            rest.append(first)
-            continue
-        yield b"".join([*rest, first])
-        *whole, last = behind.split(b"\n")
-        yield from whole
-        rest = [last] if last else []
-
-
-def _pieces(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    if getattr(response, "chunked", False):
-        yield from response.stream(_PIECE)
-        return
-    # Some proxies send the body until the connection ends; read() would wait for a full buffer.
-    while piece := response.read1(_PIECE):
-        yield piece
 
 
 def _event(line: bytes) -> Event:

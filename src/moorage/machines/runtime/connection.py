@@ -35,11 +35,19 @@ def from_kubeconfig(path: Path, context: str = "") -> official.ApiClient:
         load: Callable[..., None] = kubernetes.config.load_kube_config
         load(str(path), context or None, client_configuration=found)
     except (kubernetes.config.ConfigException, yaml.YAMLError, OSError) as wrong:
-        raise errors.ConfigError(
-            f"the kubeconfig {path} cannot be used: {' '.join(str(wrong).split())}",
-            remedy="give a kubeconfig of the cluster by --kubeconfig",
-        ) from wrong
+        raise _unusable(path, " ".join(str(wrong).split())) from wrong
+    except UnicodeDecodeError as wrong:
+        raise _unusable(path, "it is not UTF-8") from wrong
+    except (TypeError, AttributeError, LookupError, ValueError) as wrong:
+        # The official client takes for granted what is where in it, and what it trips over says nothing to a person.
+        raise _unusable(path, "it is not built like one") from wrong
     return _client(found)
+
+
+def _unusable(path: Path, why: str) -> errors.MoorageError:
+    return errors.MoorageError(
+        f"the kubeconfig {path} cannot be used: {why}", remedy="give a kubeconfig of the cluster by --kubeconfig"
+    )
 
 
 def in_cluster(folder: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] | None = None) -> official.ApiClient:
@@ -50,7 +58,7 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] | None
     host, port = around.get("KUBERNETES_SERVICE_HOST", ""), around.get("KUBERNETES_SERVICE_PORT", "")
     token, authority = folder / "token", folder / "ca.crt"
     if not (host and port and token.exists() and authority.exists()):
-        raise errors.ConfigError(
+        raise errors.MoorageError(
             "this is no pod of a cluster with a service account, and no kubeconfig is given",
             remedy="give a kubeconfig of the cluster by --kubeconfig",
         )

@@ -111,7 +111,8 @@ class Controller:
         self.queue.add_after(key, result.requeue_after)
 
     def _failed(self, key: str, failure: Exception) -> None:
-        words = f"{type(failure).__name__}: {failure}"
+        told = failure.told() if isinstance(failure, engine_errors.PlatformFailure) else str(failure)
+        words = f"{type(failure).__name__}: {told}"
         after = getattr(failure, "retry_after", None)
         pause = self.queue.add_rate_limited(key, at_least=after or 0.0)
         if isinstance(failure, errors.Conflict):
@@ -123,7 +124,8 @@ class Controller:
         self._told[key] = words
         # A bug needs its trace; an error that was raised for people says all there is in its words.
         trace = None if isinstance(failure, top.MoorageError) else failure
-        _log.warning("%s: %s: %s (again in %.3g s)", self.name, key, words, pause, exc_info=trace)
+        remedy = f"; next: {failure.remedy}" if isinstance(failure, top.MoorageError) and failure.remedy else ""
+        _log.warning("%s: %s: %s (again in %.3g s)%s", self.name, key, words, pause, remedy, exc_info=trace)
 
     def _count(self, result: str, began: float) -> None:
         self._counts[result].inc()

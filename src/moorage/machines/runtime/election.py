@@ -37,6 +37,7 @@ class Leading:
         self._clock = clock
         self._trusted = trusted
         self._renewed = renewed
+        self._why = "its lease was not renewed in time"
         # Set when it is known to be over; it may be over before.
         self.lost = threading.Event()
 
@@ -44,7 +45,13 @@ class Leading:
         """Raise `NotLeader` unless this process surely leads: to be called before each write to a platform."""
         if self.lost.is_set() or self._clock.now() - self._renewed >= self._trusted:
             self.lost.set()
-            raise NotLeader("this process leads no longer: its lease was not renewed in time")
+            raise NotLeader(f"this process leads no longer: {self._why}")
+
+    def end(self, why: str) -> None:
+        """Lead no longer, whatever the lease says."""
+        if not self.lost.is_set():
+            self._why = why
+            self.lost.set()
 
     @property
     def remaining(self) -> float:
@@ -58,13 +65,18 @@ class Leading:
 
 
 class Always:
-    """The leadership of a process that is alone by its operator's word."""
+    """The leadership of a process that is alone by its operator's word, until it ends it itself."""
 
     def __init__(self) -> None:
-        self.lost = threading.Event()
+        self._over = ""
 
     def check(self) -> None:
-        """Nothing: there is nobody else."""
+        """Nothing while it lasts: there is nobody else."""
+        if self._over:
+            raise NotLeader(f"this process leads no longer: {self._over}")
+
+    def end(self, why: str) -> None:
+        self._over = why
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +132,8 @@ class Election:
     def run(self, lead: Callable[[Leading], None], stop: threading.Event) -> None:
         """Wait to be elected, then ``lead``, which has to return soon after ``leading.lost`` or ``stop`` is set.
 
-        Returns after that; raises `NotLeader` if leadership was lost, for the process to end and begin anew.
+        Returns after that, with the lease given back; raises `NotLeader` if leadership was lost or ended by ``lead``,
+        for the process to end and begin anew. The lease ends by itself then.
         """
         leading = self._elected(stop)
         if leading is None:
@@ -138,6 +151,7 @@ class Election:
         leading.check()
         # A renewal under way must not come after the release.
         renewing.join()
+        leading.end("it has given its lease back")
         self._release()
 
     def stand(self) -> Leading | None:

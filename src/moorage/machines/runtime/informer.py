@@ -27,10 +27,16 @@ Index = Callable[[Object], Iterable[str]]
 # that was away for longer may have come back from a backup, with versions that say nothing about ours.
 _LONGEST_WATCH = 600.0
 _LONG_OUTAGE = 60.0
+# Within these another one is open after one that ended, unless something is wrong.
+_REOPENED = 10.0
+_BACKOFF = retry.Backoff(first=0.8, factor=2.0, most=30.0)
+# For how long a server that asks for it is left alone, at most: one that says "tomorrow" is wrong.
+_LONGEST_PAUSE = 60.0
 # Real seconds, whatever the speed of the clock: nothing is gained by connecting, or telling all again, more often.
 _SHORTEST_WATCH = 10.0
 _SHORTEST_RESYNC = 5.0
-_BACKOFF = retry.Backoff(first=0.8, factor=2.0, most=30.0)
+# After these a watch was a good one, though it broke and had nothing to tell.
+_LASTED = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -116,8 +122,9 @@ class Informer:
         self._watch: clients.Watch | None = None
         self._thread: threading.Thread | None = None
         self._revision = ""
-        self._resynced = self._heard = self._clock.now()
+        self._resynced = self._heard = self._left = self._clock.now()
         self._failures = 0
+        self._forgotten = False
         self._words = ""
 
     # What others ask.
@@ -191,8 +198,10 @@ class Informer:
 
     @property
     def silent_for(self) -> float:
-        """Cloud seconds since the server was last heard of; 0 while a watch is open."""
-        return 0.0 if self._watch is not None else self._clock.now() - self._heard
+        """Cloud seconds since the server last said something; 0 while a watch is open, which bears no long silence."""
+        watch, now = self._watch, self._clock.now()
+        follows = (watch is not None and watch.opened) or now - self._left < _REOPENED
+        return 0.0 if follows else now - self._heard
 
     # Following.
 
@@ -208,14 +217,15 @@ class Informer:
     def follow_once(self) -> float:
         """List if that is necessary, and watch until the watch ends; for how long to leave the server alone then."""
         try:
-            if not self._revision or self._clock.now() - self._heard > _LONG_OUTAGE:
+            if not self._revision or self._clock.now() - self._left > _LONG_OUTAGE:
                 self._relist()
             quiet = self._follow_watch()
             self._tell_again()
         except errors.Gone:
-            # Forgotten: the next round lists again.
-            self._revision = ""
-            return 0.0
+            # Forgotten: the next round lists again, at once if that helps.
+            self._revision, again = "", self._forgotten
+            self._forgotten = True
+            return self._pause() if again else 0.0
         except errors.ApiError as failure:
             return self._failed(failure)
         except engine_errors.Interrupted:
@@ -244,8 +254,10 @@ class Informer:
         return self._pause(failure.retry_after)
 
     def _pause(self, retry_after: float | None = None) -> float:
+        """Our own pause, or the server's if that is longer: to obey one that always says "at once" is to spin."""
         self._failures += 1
-        return _BACKOFF.delay(self._failures, retry_after)
+        own = _BACKOFF.delay(self._failures)
+        return own if retry_after is None else min(_LONGEST_PAUSE, max(own, _BACKOFF.delay(1, retry_after)))
 
     def _relist(self) -> None:
         metrics.RELISTS.labels(self.kind.plural).inc()
@@ -258,8 +270,7 @@ class Informer:
         for obj in gone:
             self._drop(obj)
         self._revision = revision
-        self._heard = self._clock.now()
-        self._recovered()
+        self._heard = self._left = self._clock.now()
         self._filled.set()
 
     def _follow_watch(self) -> bool:
@@ -277,17 +288,21 @@ class Informer:
                 self._recovered()
                 self._tell_again()
         finally:
-            self._watch = None
             if watch.opened:
                 # An outage begins when a watch breaks off, however long that had nothing to tell.
-                self._heard = self._clock.now()
+                self._left = self._clock.now()
+                self._heard = watch.heard
+                if time.monotonic() - began >= _LASTED:
+                    self._recovered()
+            self._watch = None
         quiet = not events and time.monotonic() - began < 1.0
         if not quiet:
             self._recovered()
         return quiet
 
     def _recovered(self) -> None:
-        self._failures = 0
+        """It follows: a list alone is no sign of that."""
+        self._failures, self._forgotten = 0, False
         if self._words:
             self._words = ""
             _log.info("the informer of %s follows again", self.kind)

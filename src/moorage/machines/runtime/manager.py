@@ -2,13 +2,15 @@
 work.
 
 The caches of a process that waits to be elected are warm, so that it takes over at once. The end comes in the opposite
-order: workers finish what they have begun, then the lease is given back, and only then the caches cease to follow.
+order: workers finish what they have begun, then the lease is given back, and only then the caches cease to follow. A
+worker that does not finish keeps the lease from being given back: nobody may lead while it is at work.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Protocol
 
 from moorage.machines.runtime import controller as controllers
@@ -28,16 +30,16 @@ _log = logging.getLogger(__name__)
 class Leadership(Protocol):
     """What controllers are given to check."""
 
-    lost: threading.Event
-
     def check(self) -> None: ...
+
+    def end(self, why: str) -> None: ...
 
 
 class Manager:
     """Runs controllers over informers. Without an ``election`` this process leads by itself.
 
-    ``metrics_address`` is where it tells about itself, if anywhere; ``patience`` is how many real seconds a reconcile
-    that is under way may take to end.
+    ``metrics_address`` is where it tells about itself, if anywhere; ``patience`` is how many real seconds the
+    reconciles that are under way may take to end, all of them together.
     """
 
     def __init__(
@@ -105,15 +107,21 @@ class Manager:
                 leading.check()
         finally:
             self._working = False
-            self._end_controllers()
+            late = ", ".join(self._end_controllers())
+            if late:
+                _log.warning("still at work, and left behind: %s", late)
+                # Whoever it is may be about to act: not here any more, and nobody else before the lease is over.
+                leading.end(f"it ends although {late} had not finished")
 
-    def _end_controllers(self) -> None:
+    def _end_controllers(self) -> list[str]:
+        """The workers that are late. A kubelet counts a process's seconds once, however many controllers it has."""
         # All of them first: none may take a new key while another is waited for.
         for controller in self._controllers:
             controller.queue.shut_down()
-        late = [name for controller in self._controllers for name in controller.stop(self._patience)]
-        if late:
-            _log.warning("still at work, and left behind: %s", ", ".join(late))
+        deadline = time.monotonic() + self._patience
+        return [
+            name for controller in self._controllers for name in controller.stop(max(0.0, deadline - time.monotonic()))
+        ]
 
     def _healthy(self) -> dict[str, serving.Check]:
         checks: dict[str, serving.Check] = {f"informer-{each.kind.plural}": _follows(each) for each in self._informers}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.server
 import logging
+import socket
 import threading
 from collections.abc import Callable, Mapping
 
@@ -28,6 +29,14 @@ def address(text: str) -> tuple[str, int]:
     if not (colon and port.isascii() and port.isdecimal() and int(port) < 65536):
         raise errors.ConfigError(f"{text!r} is no address with a port", remedy="write it like 127.0.0.1:8081 or :8081")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def family(host: str) -> socket.AddressFamily:
+    """Of the address, or of a name's: IPv4 if it has both. Without a host both are served, if this machine can."""
+    if not host:
+        return socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    found = {each[0] for each in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    return socket.AF_INET if socket.AF_INET in found else socket.AF_INET6
 
 
 class Serving:
@@ -81,6 +90,13 @@ def _server(host: str, port: int, answer: Callable[[str], tuple[int, str, bytes]
         def log_message(self, format: str, *args: object) -> None:
             _log.debug(format, *args)
 
-    server = http.server.ThreadingHTTPServer((host, port), Handler)
-    server.daemon_threads = True
-    return server
+    class Server(http.server.ThreadingHTTPServer):
+        daemon_threads = True
+        address_family = family(host)
+
+        def server_bind(self) -> None:
+            if not host and self.address_family == socket.AF_INET6:
+                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            super().server_bind()
+
+    return Server((host, port), Handler)

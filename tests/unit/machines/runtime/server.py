@@ -17,7 +17,8 @@ Object = dict[str, Any]
 
 
 class Server:
-    """``faults`` are met one by each call: "list", "refused", "drop-N" (after N events), "gone" and "bookmark"."""
+    """``faults`` are met one by each call: "list" (refused by ``refusal``), or for a watch "refused", "forbidden",
+    "drop-N" (after N events), "gone", "bookmark" and "silent" (for three minutes, after what there is to tell)."""
 
     def __init__(self, clock: clocks.Clock) -> None:
         self.clock = clock
@@ -26,6 +27,7 @@ class Server:
         self.revision = 1
         self.forgotten = 0
         self.faults: list[str] = []
+        self.refusal: errors.ApiError = errors.Unavailable("no list today")
         self.lists = 0
         self._uids = 0
 
@@ -76,7 +78,7 @@ class Server:
         self.lists += 1
         if self.faults and self.faults[0] == "list":
             self.faults.pop(0)
-            raise errors.Unavailable("no list today")
+            raise self.refusal
         return [each(copy.deepcopy(obj)) for obj in self.objects.values()], str(self.revision)
 
     def watch(self, kind: kinds.Kind, revision: str, ns: str = "", *, labels: str = "", seconds: float = 0) -> Events:
@@ -91,6 +93,7 @@ class Events:
         self.revision = revision
         self.fault = fault
         self.opened = False
+        self.heard = server.clock.now()
 
     def close(self) -> None:
         pass
@@ -98,7 +101,9 @@ class Events:
     def __iter__(self) -> Iterator[client.Event]:
         if self.fault == "refused":
             raise errors.Unavailable("no watch today")
-        self.opened = True
+        if self.fault == "forbidden":
+            raise errors.Forbidden("no watch for you", code=403)
+        self.opened, self.heard = True, self.server.clock.now()
         if self.revision > self.server.revision:
             raise errors.Unavailable("Too large resource version", code=504)
         if self.fault == "gone" or self.revision < self.server.forgotten:
@@ -114,3 +119,7 @@ class Events:
         if self.fault == "bookmark":
             meta = {"resourceVersion": str(self.server.revision), "creationTimestamp": None}
             yield client.Event(client.BOOKMARK, {"metadata": meta})
+        if self.fault == "silent":
+            self.server.clock.sleep(180)
+        else:
+            self.heard = self.server.clock.now()

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from moorage import errors as top
+from moorage.engine import clock as clocks
 from moorage.machines.runtime import client as clients
-from moorage.machines.runtime import connection, errors, kinds
+from moorage.machines.runtime import connection, election, errors, kinds
 from tests.unit.machines.runtime import wire as wires
 
 PATIENCE = 20.0
@@ -124,6 +125,14 @@ def test_a_list_is_read_page_by_page_and_says_what_its_objects_are(wire: wires.W
     assert {(asked.query["limit"], asked.query["labelSelector"]) for asked in wire.asked} == {("2", "a=b")}
 
 
+@pytest.mark.parametrize("body", [{}, {"items": []}, {"metadata": 7}, {"metadata": {}, "items": []}], ids=str)
+def test_an_answer_that_is_no_list_is_not_of_a_kubernetes_api(wire: wires.Wire, body: Any) -> None:
+    wire.will(wires.Answer(200, body))
+
+    with pytest.raises(errors.Unavailable, match="is no Kubernetes API"):
+        wire.client().list(kinds.NODE)
+
+
 def test_a_list_whose_moment_is_forgotten_in_the_midst_begins_anew_and_at_last_in_one_piece(wire: wires.Wire) -> None:
     gone = status(410, "Expired")
     wire.will(page("ab", more="t"), gone, page("ab", more="t"), gone, page("xyz", "9"))
@@ -217,6 +226,47 @@ def test_closing_a_watch_wakes_whoever_waits_for_it(wire: wires.Wire) -> None:
     assert events == ["ADDED", "the end"], "being closed is no error"
 
 
+@pytest.mark.parametrize(
+    ("speed", "seconds", "silence"),
+    [(1, 600, 180), (1, 100, 130), (1, 10, 90), (60, 600, 90)],
+    ids=["three bookmarks", "not long after its end", "a slow server", "a slow server and a fast clock"],
+)
+def test_a_watch_bears_silence_for_a_while(wire: wires.Wire, speed: float, seconds: float, silence: float) -> None:
+    found = clients.Client(wire.client()._api, clocks.Clock(speed)).watch(kinds.MACHINE, "7", seconds=seconds)
+
+    assert found._timeout.read_timeout == silence
+
+
+def test_a_watch_whose_server_says_nothing_more_ends(wire: wires.Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A balancer keeps a connection open to a server that is no more."""
+    monkeypatch.setattr(clients, "_SHORTEST_SILENCE", 1.0)
+    monkeypatch.setattr(clients, "_SILENCE", 1.0)
+    first, over = threading.Event(), threading.Event()
+
+    def later() -> bytes:
+        first.wait(PATIENCE)
+        return line("BOOKMARK") + b"\n"
+
+    def nothing() -> bytes:
+        over.wait(PATIENCE)
+        return END
+
+    wire.will(wires.Answer(pieces=[line("ADDED") + b"\n", later, nothing]))
+    caller = wire.client()
+    watch = caller.watch(kinds.MACHINE, "7")
+    heard: list[float] = []
+
+    for _ in watch:
+        heard.append(watch.heard)
+        first.set()
+    now = caller.clock.now()
+    over.set()
+
+    assert watch.opened
+    assert heard[0] < heard[1] == watch.heard, "nothing was heard after the bookmark"
+    assert now - watch.heard >= 1.0
+
+
 def test_writes_go_where_the_object_says_with_who_writes(wire: wires.Wire) -> None:
     body = {"metadata": {"name": "a", "namespace": "ns", "resourceVersion": "3"}, "spec": {}}
     wire.will({}, {}, {}, {}, {}, {})
@@ -267,10 +317,30 @@ def test_a_pod_reads_its_token_again_for_every_call(wire: wires.Wire, tmp_path: 
     assert [asked.headers["authorization"] for asked in wire.asked] == ["Bearer first", "Bearer second"]
 
 
+def test_a_token_that_is_missing_for_a_moment_is_no_end(wire: wires.Wire, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("first\n")
+    (tmp_path / "ca.crt").write_text("")
+    around = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"}
+    api = connection.in_cluster(tmp_path, around)
+    api.configuration.host = wire.url
+    client = clients.Client(api, clocks.Clock())
+    candidate = election.Election(client, "lock", "ns", "a", client.clock)
+
+    (tmp_path / "token").unlink()
+    assert candidate.stand() is None
+    with pytest.raises(errors.Unavailable, match="token"):
+        client.get(kinds.NODE, "n")
+    (tmp_path / "token").write_text("second\n")
+    wire.will(status(404), {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "a"}})
+
+    assert candidate.stand() is not None
+
+
 def test_outside_of_a_cluster_without_a_kubeconfig_the_next_step_is_told(tmp_path: Path) -> None:
-    with pytest.raises(top.ConfigError) as refusal:
+    with pytest.raises(top.MoorageError) as refusal:
         connection.in_cluster(tmp_path, {})
     assert "--kubeconfig" in refusal.value.remedy
+    assert refusal.value.exit_code == top.OTHER
 
 
 @pytest.mark.parametrize("text", ["", "apiVersion: v1\nkind: Config\n", "{"])
@@ -278,8 +348,9 @@ def test_a_kubeconfig_that_is_none_is_refused_by_its_path(tmp_path: Path, text: 
     path = tmp_path / "kubeconfig"
     path.write_text(text)
 
-    with pytest.raises(top.ConfigError, match="kubeconfig"):
+    with pytest.raises(top.MoorageError, match="kubeconfig") as refusal:
         connection.from_kubeconfig(path)
+    assert refusal.value.exit_code == top.OTHER
 
 
 @pytest.mark.parametrize("key", ["ns/a", "a"])

@@ -113,6 +113,17 @@ def test_a_failure_is_told_once_until_its_words_change(queue: queues.Queue, capl
     ]
 
 
+def test_a_platforms_own_words_and_what_to_do_are_in_the_log(
+    queue: queues.Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = engine_errors.Unauthorized("the engine refuses us", words="account is locked", remedy="unlock it")
+    controllers.Controller("refused", failing(refused), queue).step("a")
+
+    (record,) = caplog.records
+    assert record.message.startswith("refused: a: Unauthorized: the engine refuses us: account is locked (again in ")
+    assert record.message.endswith(" s); next: unlock it")
+
+
 def test_a_bug_is_told_with_its_trace_and_a_refusal_without(
     queue: queues.Queue, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -270,6 +270,20 @@ def test_who_is_told_to_stop_gives_the_lease_back_for_the_next_one() -> None:
     assert sure(candidate(leases, "b").stand())
 
 
+def test_who_gives_the_lease_back_knows_before_another_can_have_it() -> None:
+    leases = Leases(clocks.Clock())
+    stop, kept, sure_when_free = threading.Event(), [], []
+
+    def lead(leading: election.Leading) -> None:
+        kept.append(leading)
+        stop.set()
+        leases.meanwhile = [lambda: sure_when_free.append(sure(kept[0]))] * 2
+
+    candidate(leases, "a").run(lead, stop)
+
+    assert sure_when_free == [False]
+
+
 def test_who_loses_the_lease_is_told_and_ends_with_an_error() -> None:
     leases = Leases(clocks.Clock())
     one = candidate(leases, "a", duration=3.0, renew=2.0, retry=0.05)

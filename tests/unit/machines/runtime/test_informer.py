@@ -18,7 +18,7 @@ NAMES = st.sampled_from("abcd")
 STEPS = st.one_of(
     st.tuples(st.just("put"), NAMES, st.integers(0, 2)),
     st.tuples(st.just("remove"), NAMES),
-    st.tuples(st.just("fault"), st.sampled_from(["list", "refused", "drop-0", "drop-1", "gone", "bookmark"])),
+    st.tuples(st.just("fault"), st.sampled_from(["list", "refused", "drop-0", "drop-1", "gone", "bookmark", "silent"])),
     st.tuples(st.just("forget")),
     st.tuples(st.just("restore")),
     st.tuples(st.just("wait"), st.floats(0, 200)),
@@ -173,6 +173,27 @@ def test_a_broken_watch_is_taken_up_where_it_ended_without_another_list(server: 
     assert [change.key for change in told.changes] == ["ns/a", "ns/b", "ns/c"]
 
 
+def test_a_watch_that_fell_silent_is_taken_up_without_a_list_and_the_silence_counts(server: servers.Server) -> None:
+    """Servers need not send bookmarks: where nothing happens, silence is no reason to read all again."""
+    found, told = made(server)
+    found.follow_once()
+    server.faults += ["silent", "refused"]
+
+    found.follow_once()
+    at_first = found.silent_for
+    found.follow_once()
+    cast("clocks.ManualClock", server.clock).advance(20)
+    later = found.silent_for
+    server.put("a")
+    found.follow_once()
+
+    assert at_first == 0.0, "the next one is about to be opened"
+    assert later == 200.0
+    assert server.lists == 1
+    assert [change.key for change in told.changes] == ["ns/a"]
+    assert found.silent_for == 0.0
+
+
 def test_a_bookmark_spares_a_list_when_the_history_before_it_is_lost(server: servers.Server) -> None:
     found, _ = made(server)
     found.follow_once()
@@ -275,6 +296,70 @@ def test_a_refusal_is_repeated_and_not_the_end(server: servers.Server, caplog: p
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
         "the informer of machines.machine.openshift.io: no list today"
     ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "refusal"),
+    [
+        ("gone", errors.Unavailable("unused")),
+        ("list", errors.Gone("too old", code=410)),
+        ("list", errors.TooManyRequests("busy", code=429, retry_after=0.0)),
+        ("list", errors.Unavailable("busy", code=503, retry_after=0.0)),
+        ("forbidden", errors.Unavailable("unused")),
+    ],
+    ids=["every watch 410", "every list 410", "429, come back at once", "503, come back at once", "list, but no watch"],
+)
+def test_a_server_that_never_lets_us_follow_is_left_alone_for_longer_and_longer(
+    server: servers.Server, fault: str, refusal: errors.ApiError
+) -> None:
+    found, _ = made(server)
+    server.faults += [fault] * 12
+    server.refusal = refusal
+
+    pauses = [found.follow_once() for _ in range(12)]
+
+    assert all(pause >= 0.4 for pause in pauses[1:]), pauses
+    assert all(pause >= 15.0 for pause in pauses[8:]), pauses
+    assert max(pauses) <= 60.0
+
+
+def test_a_forgotten_version_is_no_reason_to_wait_even_after_an_outage(server: servers.Server) -> None:
+    found, _ = made(server)
+    found.follow_once()
+    server.faults += ["refused"] * 6 + ["gone"]
+
+    assert [found.follow_once() for _ in range(7)][-1] == 0.0
+
+
+@pytest.mark.parametrize(("retry_after", "least", "most"), [(10.0, 10.0, 11.0), (86400.0, 60.0, 60.0), (0.0, 0.4, 0.8)])
+def test_a_server_says_when_to_come_back_within_reason(
+    server: servers.Server, retry_after: float, least: float, most: float
+) -> None:
+    found, _ = made(server)
+    server.faults.append("list")
+    server.refusal = errors.TooManyRequests("busy", code=429, retry_after=retry_after)
+
+    assert least <= found.follow_once() <= most
+
+
+@pytest.mark.parametrize(
+    ("watch", "lasted", "anew"),
+    [("bookmark", 10.0, True), ("drop-0", 0.0, True), ("drop-0", 10.0, False)],
+    ids=["a watch that told something", "a watch that lasted", "a watch that broke at once"],
+)
+def test_pauses_begin_anew_after(
+    server: servers.Server, monkeypatch: pytest.MonkeyPatch, watch: str, lasted: float, anew: bool
+) -> None:
+    monkeypatch.setattr(informer, "_LASTED", lasted)
+    found, _ = made(server)
+    found.follow_once()
+    server.put("a")
+    server.faults += ["refused"] * 6 + [watch, "refused"]
+
+    pauses = [found.follow_once() for _ in range(8)]
+
+    assert pauses[5] >= 8.0
+    assert (pauses[7] <= 1.6) == anew, pauses
 
 
 def test_stopping_ends_the_thread_even_while_it_waits_to_try_again() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -20,12 +22,13 @@ PATIENCE = 20.0
 class Run:
     """A manager over one kind, whose controller notes what it reconciles; ``gate`` holds each reconcile."""
 
-    def __init__(self, elected: Any = None, address: str = "") -> None:
+    def __init__(self, elected: Any = None, address: str = "", patience: float = PATIENCE) -> None:
         self.server = servers.Server(clocks.Clock())
-        self.manager = manager.Manager(election=elected, metrics_address=address, patience=PATIENCE)
+        self.manager = manager.Manager(election=elected, metrics_address=address, patience=patience)
         self.queue = queue.Queue(self.server.clock)
         self.seen: list[str] = []
         self.first, self.gate, self.stop = threading.Event(), threading.Event(), threading.Event()
+        self.refused = threading.Event()
         self.gate.set()
         cache = informer.Informer(cast("clients.Client", self.server), kinds.MACHINE)
         cache.on(lambda change: self.queue.add(change.key))
@@ -43,7 +46,11 @@ class Run:
     def reconcile(self, key: str) -> controller.Result:
         self.first.set()
         assert self.gate.wait(PATIENCE)
-        self.manager.check()
+        try:
+            self.manager.check()
+        except errors.NotLeader:
+            self.refused.set()
+            raise
         self.seen.append(key)
         return controller.DONE
 
@@ -87,8 +94,11 @@ def test_nothing_is_reconciled_before_the_election_is_won() -> None:
     run = Run(elected)
     run.server.put("a")
     run.thread.start()
+    until = time.monotonic() + PATIENCE
+    while len(run.queue) != 1 and not run.first.is_set():
+        assert time.monotonic() < until, "the cache is never warm"
+        time.sleep(0.01)
     assert not run.first.wait(0.3)
-    assert len(run.queue) == 1, "the cache is warm"
 
     elected.won.set()
     assert run.first.wait(PATIENCE)
@@ -147,6 +157,51 @@ def test_when_the_lease_is_lost_the_process_ends_and_what_was_under_way_does_not
     assert isinstance(run.failure, errors.NotLeader)
     assert run.seen == []
     assert not elected.released
+
+
+@pytest.mark.parametrize("elected", [Elected, lambda: None], ids=["elected", "alone"])
+def test_who_is_late_does_not_act_any_more_and_the_lease_is_not_given_back(elected: Callable[[], Any]) -> None:
+    """The next one would lead while a worker of this one is about to call the platform."""
+    won = elected()
+    if won is not None:
+        won.won.set()
+    run = Run(won, patience=0.1)
+    run.gate.clear()
+    run.server.put("a")
+    run.thread.start()
+    assert run.first.wait(PATIENCE)
+
+    run.ended()
+    run.gate.set()
+
+    assert run.refused.wait(PATIENCE)
+    assert run.seen == []
+    if won is not None:
+        assert not won.released
+        assert isinstance(run.failure, errors.NotLeader)
+        assert "all-0" in str(run.failure), "it says whom it did not wait for any longer"
+
+
+def test_all_controllers_together_have_one_patience() -> None:
+    """A kubelet counts once, however many there are."""
+    given: list[float] = []
+
+    class Stuck(controller.Controller):
+        def stop(self, patience: float = 30.0) -> list[str]:
+            given.append(patience)
+            time.sleep(patience)
+            return [self.name]
+
+    run = Run(patience=0.2)
+    for name in ("one", "two", "three"):
+        run.manager.add_controller(Stuck(name, run.reconcile, queue.Queue(run.server.clock)))
+    run.server.put("a")
+    run.thread.start()
+    assert run.first.wait(PATIENCE)
+    run.ended()
+
+    assert 0.0 < given[0] <= 0.2
+    assert given[1:] == [0.0, 0.0]
 
 
 def test_it_tells_whether_it_is_healthy_and_ready() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -115,6 +116,45 @@ def test_health_and_readiness_name_what_is_wrong() -> None:
         assert "--metrics-address" in taken.value.remedy
     finally:
         served.stop()
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as found:
+            found.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "where",
+    [pytest.param("[::1]:0", marks=pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")), "localhost:0"],
+)
+def test_it_listens_where_it_is_told_whatever_the_family_of_the_address(where: str) -> None:
+    served = serving.Serving(where, {}, {})
+    served.start()
+    try:
+        with socket.create_connection((serving.address(where)[0], served.port), timeout=20) as caller:
+            caller.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            assert b" 200 " in caller.makefile("rb").readline()
+    finally:
+        served.stop()
+
+
+@pytest.mark.parametrize(
+    ("host", "family"), [("::1", socket.AF_INET6), ("127.0.0.1", socket.AF_INET), ("localhost", socket.AF_INET)]
+)
+def test_an_address_has_its_family_and_a_name_the_older_one_if_it_has_both(
+    host: str, family: socket.AddressFamily
+) -> None:
+    assert serving.family(host) == family
+
+
+def test_where_there_is_no_such_address_the_next_step_is_told() -> None:
+    with pytest.raises(errors.MoorageError, match="nothing can listen") as refusal:
+        serving.Serving("192.0.2.1:0", {}, {}).start()
+    assert "--metrics-address" in refusal.value.remedy
 
 
 @pytest.mark.parametrize(
