@@ -85,11 +85,16 @@ def platform_of(infrastructure: Mapping[str, Any]) -> str:
 
 
 def vips_of(install_config: object, platform: str) -> tuple[str, ...]:
-    """The virtual addresses that an install-config gives its cluster, whatever they are for."""
+    """The virtual addresses that an install-config gives its cluster, whatever they are for.
+
+    A platform may have none, but one that is not even in the install-config has not said so: that is a `LookupError`.
+    """
     section = install_config.get("platform") if isinstance(install_config, Mapping) else None
     settings = section.get(platform) if isinstance(section, Mapping) else None
+    if not isinstance(settings, Mapping):
+        raise LookupError(f"its install-config says nothing of platform {platform!r}")
     found: list[str] = []
-    for key, value in settings.items() if isinstance(settings, Mapping) else ():
+    for key, value in settings.items():
         if _VIPS.fullmatch(str(key)):
             found += [str(each) for each in (value if isinstance(value, list) else [value]) if each]
     return tuple(dict.fromkeys(found))
@@ -102,7 +107,7 @@ def _virtual_addresses(client: clients.Client, infrastructure: Mapping[str, Any]
     try:
         data = client.get(kinds.CONFIG_MAP, name, namespace).get("data") or {}
         found = vips_of(yaml.safe_load(str(data.get(key) or "")), platform)
-    except (errors.NotFound, yaml.YAMLError) as problem:
+    except (errors.NotFound, yaml.YAMLError, LookupError) as problem:
         if told:
             return told
         raise top.MoorageError(
@@ -202,14 +207,22 @@ class Assembly:
             self.manager.run(stop)
         finally:
             forget()
-            if self._keyring is not None:
-                self._keyring.close()
+            self.close()
+
+    def close(self) -> None:
+        """Remove what was written; `run` does so at its end."""
+        if self._keyring is not None:
+            self._keyring.close()
 
     def actuator(self) -> contract.Actuator:
-        """The platform's actuator of this moment."""
+        """The platform's actuator of this moment, to know it by; controllers call `_platform`."""
         if self._keyring is None:
             return cast("contract.Actuator", self._given)
         return self._keyring.current()
+
+    def _platform(self) -> contract.Actuator:
+        """What controllers call: always the actuator of the moment, and silent about its credentials."""
+        return self.actuator() if self._keyring is None else credentials.Rotating(self._keyring)
 
     def _add(self, name: str, heart: Reconciler, workers: int) -> None:
         keys = queue.Queue(self.clock, name=name)
@@ -221,12 +234,13 @@ class Assembly:
         return machine.Machines(
             self.client,
             self.caches.machines,
-            self.actuator() if self._keyring is None else credentials.Rotating(self._keyring),
+            self._platform(),
             self.clock,
             self.manager.check,
             infra_id=told.infra_id,
             vips=lambda: told.vips,
             recorder=self._recorder,
+            source=self.actuator,
         )
 
     def _sets(self, reading: capacity.Reading | None) -> machineset.MachineSets:
@@ -257,8 +271,9 @@ class Assembly:
             self.client,
             self.caches.nodes,
             self.caches.machines,
-            self.actuator,
+            self._platform(),
             nodes.Place(self.settings.infra_id, self.settings.vips, self.settings.namespace),
+            source=self.actuator,
             clock=self.clock,
             tell=_log.info,
             check=self.manager.check,

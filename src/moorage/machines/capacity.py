@@ -2,8 +2,9 @@
 
 A set without machines has no node to learn it from. The platform reads it from the provider spec, if it can: its
 ``machine`` module may have a function ``capacity(provider_spec)`` that gives ``vCPU``, ``memoryMb`` and ``GPU``.
-Each is written in OpenShift's spelling and in the autoscaler's own; the other hints there are (labels, taints, maxPods)
-are the user's and stay as they are.
+Each is written in OpenShift's spelling, which is ours, and in the autoscaler's own, where a user may know better: there
+only what is missing or was written here before is written. The other hints there are (labels, taints, maxPods) are the
+user's and stay as they are.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ Reading = Callable[[Object], Mapping[str, int] | None]
 CPU: Final = "machine.openshift.io/vCPU"
 MEMORY: Final = "machine.openshift.io/memoryMb"
 GPU: Final = "machine.openshift.io/GPU"
+_OURS: Final = frozenset((CPU, MEMORY, GPU))
 _AUTOSCALER: Final = "capacity.cluster-autoscaler.kubernetes.io"
 GPU_TYPE: Final = "nvidia.com/gpu"
 
@@ -41,10 +43,16 @@ def hints(machine_set: Object, read: Reading | None) -> dict[str, str]:
         # The spec is wrong: its machines will say so, each in its own status.
         return {}
     present = machine_set["metadata"].get("annotations") or {}
-    return {key: value for key, value in wanted.items() if present.get(key) != value}
+    # What was written last is told by our own annotations, which are always written together with the autoscaler's.
+    before = _written({"vCPU": present.get(CPU), "memoryMb": present.get(MEMORY), "GPU": present.get(GPU)})
+    return {
+        key: value
+        for key, value in wanted.items()
+        if present.get(key) != value and (key in _OURS or present.get(key) in (None, before.get(key)))
+    }
 
 
-def _written(capacity: Mapping[str, int]) -> dict[str, str]:
+def _written(capacity: Mapping[str, int | str | None]) -> dict[str, str]:
     found: dict[str, str] = {}
     if cpu := capacity.get("vCPU"):
         found |= {CPU: str(cpu), f"{_AUTOSCALER}/cpu": str(cpu)}

@@ -15,6 +15,7 @@ import os
 import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -66,12 +67,16 @@ class Keyring:
         self._machines = registry.machines(platform)
         self._kept = registry.cluster_credentials(platform)
         self._folder = Path(tempfile.mkdtemp(prefix="moorage-"))
+        # Whoever forgets to close it leaves no password behind.
+        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._turn = threading.Lock()
         self._values: dict[str, str] | None = None
         self._actuator: contract.Actuator | None = None
         self._files: Path | None = None
         self._due = 0.0
         self._told = ""
+        #: Whether the last look found no Secret at all.
+        self._lacking = False
         #: What must not be shown, as it may be spelled; what was in use before included.
         self._spellings: tuple[str, ...] = ()
 
@@ -93,6 +98,14 @@ class Keyring:
         """The platform does not take the credentials: there may be others already."""
         self._due = min(self._due, self._clock.now() + _SHORTEST * self._clock.speed)
 
+    def unusable(self, why: top.MoorageError) -> platform_errors.Unauthorized:
+        """What is wrong with the credentials, told where people look for it: by the Secret that they belong into."""
+        told, remedy = why.message, why.remedy
+        if self._kept is not None and self._lacking:
+            told = f"there is no Secret {self._kept.SECRET} in {' or '.join(NAMESPACES)}, and {told}"
+            remedy = f"make that Secret in {NAMESPACES[0]}: moorage create cluster does so when it is run again"
+        return platform_errors.Unauthorized(f"the platform's credentials cannot be used: {told}", remedy=remedy)
+
     def blot(self, failure: platform_errors.PlatformFailure) -> None:
         """Take the credentials out of what a platform says: it ends up in events and in the Machine's status."""
         failure.message, failure.words = (
@@ -102,7 +115,7 @@ class Keyring:
 
     def close(self) -> None:
         """Remove what was written; the last actuator cannot sign in anew any more."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._remove()
 
     def _renewed(self, known: contract.Actuator | None) -> contract.Actuator:
         self._due = self._clock.now() + max(EVERY, _SHORTEST * self._clock.speed)
@@ -126,7 +139,10 @@ class Keyring:
             return None
         for namespace in NAMESPACES:
             with contextlib.suppress(errors.NotFound):
-                return decoded(self._read(namespace, self._kept.SECRET).get("data"))
+                found = decoded(self._read(namespace, self._kept.SECRET).get("data"))
+                self._lacking = False
+                return found
+        self._lacking = True
         if self._values is not None:
             raise top.MoorageError(f"there is no Secret {self._kept.SECRET} any more")
         return None
@@ -187,17 +203,19 @@ class Rotating:
 
     def _use(self, call: Callable[[contract.Actuator], T]) -> T:
         try:
-            return call(self._current())
+            return self._called(call)
         except platform_errors.PlatformFailure as failure:
             self._keyring.blot(failure)
             if isinstance(failure, platform_errors.Unauthorized):
                 self._keyring.refused()
             raise
 
-    def _current(self) -> contract.Actuator:
-        """The actuator; without credentials each machine is to say so, and not the log alone."""
+    def _called(self, call: Callable[[contract.Actuator], T]) -> T:
+        """The call; without credentials each machine is to say so, and not the log alone.
+
+        Some platforms read them when the actuator is made, others at the first call.
+        """
         try:
-            return self._keyring.current()
+            return call(self._keyring.current())
         except (top.ConfigError, errors.Forbidden) as unusable:
-            told = f"the platform's credentials cannot be used: {unusable.message}"
-            raise platform_errors.Unauthorized(told, remedy=unusable.remedy) from unusable
+            raise self._keyring.unusable(unusable) from unusable

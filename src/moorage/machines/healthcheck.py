@@ -195,7 +195,7 @@ class HealthChecks:
             return [refused]
         for machine in tally.unhealthy:
             if objects.name(machine) not in asked:
-                attempt(functools.partial(self._remediation.ask, found, machine))
+                attempt(functools.partial(self._remediation.ask, found, machine, rules))
         for machine in tally.healthy:
             if (made := asked.get(objects.name(machine))) is not None:
                 attempt(functools.partial(self._remediation.withdraw, found, made))

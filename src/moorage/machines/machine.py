@@ -18,8 +18,10 @@ from moorage.machines import (
     drain,
     events,
     foundling,
+    machine_absence,
     machine_deletion,
     machine_status,
+    machine_twins,
     objects,
     phases,
     user_data,
@@ -40,12 +42,9 @@ WAITING: Final = 30.0
 OUTDATED: Final = 1.0
 #: A call without an answer: look soon whether it took effect.
 UNANSWERED: Final = 5.0
-#: How long an instance must have been missing until it counts as gone.
-DOUBT: Final = 60.0
 
 _OWN_LABELS: Final = frozenset((objects.TYPE_LABEL, objects.REGION_LABEL, objects.ZONE_LABEL))
 _MISSING: Final = "Instance not found on provider"
-_IN_DOUBT: Final = "the instance is not found on the platform; it is looked for again before the machine is given up"
 
 
 def concerns(old: Object | None, new: Object | None) -> bool:
@@ -91,7 +90,9 @@ class Machines:
         vips: Callable[[], Sequence[str]] = tuple,
         recorder: events.Recorder | None = None,
         settle: float = workshops.SETTLE,
+        source: Callable[[], object] = lambda: None,
     ) -> None:
+        """``source`` tells by whose word ``actuator`` answers at the moment, as it may change its credentials."""
         self._machines = machines
         self._user_data = user_data.UserData(client, clock)
         shop = workshops.Workshop(
@@ -108,7 +109,9 @@ class Machines:
         self._shop = shop
         #: Instances that were made for nobody, by key, until whoever leads knows of them.
         self._foundlings: dict[str, tuple[Object, str]] = {}
-        self._deletion = machine_deletion.Deletion(shop, drain.Drainer(client, clock))
+        self._twins = machine_twins.Twins(client, machines)
+        self._absences = machine_absence.Absences(client, source)
+        self._deletion = machine_deletion.Deletion(shop, drain.Drainer(client, clock), self._twins, self._absences)
 
     def feed(self, keys: queue.Queue) -> None:
         """Have the machines looked at that a change is about."""
@@ -151,6 +154,8 @@ class Machines:
             machine = self._shop.writer.finalizers(machine, [*objects.finalizers(machine), objects.FINALIZER])
         if phases.is_failed(machine):
             return controller.Result()
+        if elder := self._twins.elder(machine):
+            return self._refuse_copy(machine, machine_twins.told(machine, elder))
         try:
             wanted = self._shop.wanted(machine)
         except errors.Terminal as wrong_spec:
@@ -184,6 +189,12 @@ class Machines:
         self._shop.writer.status(machine, status)
         self._shop.recorder.event(machine, "Warning", reason, wrong)
         return controller.Result()
+
+    def _refuse_copy(self, machine: Object, wrong: str) -> controller.Result:
+        now, status = self._shop.clock.wall(), machine_status.draft(machine)
+        kind, reason = conditions.INSTANCE_EXISTS, conditions.FAILED_VALIDATE
+        machine_status.set_condition(status, now, kind, "Unknown", reason, wrong)
+        return self._give_up(machine, objects.Failure(objects.INVALID, wrong), status)
 
     # -- the instance ----------------------------------------------------------------------------------------------
 
@@ -284,6 +295,7 @@ class Machines:
         if known and instance.provider_id != known:
             # What a machine's instance is known as never changes: nodes and volumes refer to it.
             return self._missing(machine, f"another instance, {instance.provider_id}, bears its name")
+        self._absences.forget(machine)
         labels = shop.labels(wanted, instance)
         machine = shop.writer.identity(machine, provider_id=instance.provider_id, state=instance.state, labels=labels)
         now, status = shop.clock.wall(), machine_status.draft(machine)
@@ -308,16 +320,12 @@ class Machines:
         return controller.Result(None if is_settled else WAITING)
 
     def _missing(self, machine: Object, words: str = "") -> controller.Result:
-        """No instance where there was one. Lists lag and shards fail over: it must be missing for a while."""
+        """No instance where there was one."""
         now, status = self._shop.clock.wall(), machine_status.draft(machine)
-        kind, reason = conditions.INSTANCE_EXISTS, conditions.INSTANCE_MISSING
-        since = conditions.since(objects.conditions(machine), kind, reason)
-        if since is None or (now - since).total_seconds() < DOUBT:
-            machine_status.set_condition(status, now, kind, "Unknown", reason, _IN_DOUBT)
+        if rest := self._absences.miss(machine, status, now):
             self._shop.writer.status(machine, status)
-            rest = DOUBT if since is None else DOUBT - (now - since).total_seconds()
-            # A second more, as the moment was written down in whole ones.
-            return controller.Result(rest + 1.0)
+            return controller.Result(rest)
+        kind, reason = conditions.INSTANCE_EXISTS, conditions.INSTANCE_MISSING
         machine_status.set_condition(status, now, kind, "False", reason, _MISSING, "Warning")
         known = objects.provider_id(machine) or objects.name(machine)
         told = f"can't find created instance {known}{f': {words}' if words else ''}"

@@ -2,7 +2,8 @@
 
 Every step is looked at anew each time and none is waited for, so it does not matter who began: a hook that holds it, a
 pod that may not leave or a platform that takes its time end the turn. The object goes last, and only when there surely
-is no instance: neither one that is going, nor one that was asked for and has not shown yet.
+is no instance: neither one that is going, nor one that was asked for and has not shown yet, nor one that was there and
+is not seen just now.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moorage.engine import errors
-from moorage.machines import conditions, drain, machine_status, objects, phases
+from moorage.machines import conditions, drain, machine_absence, machine_status, machine_twins, objects, phases
 from moorage.machines import workshop as workshops
 from moorage.machines.machine_status import DELETE, FAILED, PROCESSING
 from moorage.machines.runtime import controller, kinds
@@ -26,15 +27,29 @@ GOING: Final = 20.0
 class Deletion:
     """Removes what machines leave behind; shared by threads."""
 
-    def __init__(self, shop: workshops.Workshop, drainer: drain.Drainer) -> None:
+    def __init__(
+        self,
+        shop: workshops.Workshop,
+        drainer: drain.Drainer,
+        twins: machine_twins.Twins,
+        absences: machine_absence.Absences,
+    ) -> None:
         self._shop = shop
         self._drainer = drainer
+        self._twins = twins
+        self._absences = absences
 
     def proceed(self, machine: Object) -> controller.Result:
         """Do what can be done now towards the end of a machine whose deletion was asked for."""
         if objects.FINALIZER not in objects.finalizers(machine):
             return controller.Result()
         machine = self._enter(machine)
+        if elder := self._twins.elder(machine, surely=True):
+            # Nothing that is there is this machine's: neither pods nor instance nor node.
+            self._shop.check()
+            kept = f"{objects.provider_id(machine)} stays: it is the instance of Machine {objects.name(elder)}"
+            self._shop.recorder.event(machine, "Normal", DELETE, kept)
+            return self._end(machine)
         if not conditions.is_true(objects.conditions(machine), conditions.DRAINED):
             outcome = self._drain(machine)
             if outcome is None:
@@ -50,9 +65,13 @@ class Deletion:
         # The platform may have taken its time to answer: what is there now may be another leader's work.
         self._shop.check()
         self._remove_node(machine)
+        return self._end(machine)
+
+    def _end(self, machine: Object) -> controller.Result:
         kept = [each for each in objects.finalizers(machine) if each != objects.FINALIZER]
         self._shop.writer.finalizers(machine, kept)
         self._drainer.forget(machine)
+        self._absences.forget(machine)
         self._shop.forget(machine)
         return controller.Result()
 
@@ -114,6 +133,18 @@ class Deletion:
         return GOING
 
     def _doubt(self, machine: Object) -> float | None:
+        """It was not found. When to look again, if that does not mean that there surely is none."""
+        rest = self._missed(machine) if phases.is_provisioned(machine) and not machine_status.is_met(machine) else 0.0
+        return max(filter(None, (rest, self._unseen(machine))), default=None)
+
+    def _missed(self, machine: Object) -> float:
+        """For how long it is looked for yet: it was there, and nobody has seen it go."""
+        status = machine_status.draft(machine)
+        rest = self._absences.miss(machine, status, self._shop.clock.wall())
+        self._shop.writer.status(machine, status)
+        return rest
+
+    def _unseen(self, machine: Object) -> float | None:
         """Whether an instance may yet show: one that was made a moment ago, or asked for by somebody who then died."""
         begun = machine_status.unseen_since(machine)
         if begun is None:
@@ -124,7 +155,7 @@ class Deletion:
     def _not_removed(self, machine: Object, failure: errors.PlatformFailure) -> None:
         self._shop.failed(machine, DELETE, failure)
         # While an instance may yet show, the last operation says since when, and nothing else may take its place.
-        if self._doubt(machine) is None:
+        if self._unseen(machine) is None:
             self._operation(machine, FAILED, failure.told())
         raise failure
 
@@ -136,6 +167,9 @@ class Deletion:
     # -- node ------------------------------------------------------------------------------------------------------
 
     def _remove_node(self, machine: Object) -> None:
+        if not objects.node_name(machine) and not phases.is_provisioned(machine) and not machine_status.is_met(machine):
+            # It never was an instance, so what bears its name is somebody else's.
+            return
         # One that has come and was not linked yet bears the machine's name: nobody else would ever remove it.
         name = objects.node_name(machine) or objects.name(machine)
         try:

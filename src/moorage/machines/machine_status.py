@@ -86,6 +86,12 @@ def unseen_since(machine: Object) -> datetime.datetime | None:
     return conditions.moment(last.get("lastUpdated"))
 
 
+def is_met(machine: Object) -> bool:
+    """Whether a deletion has met the instance: when that is not found any more, it is because it was removed."""
+    last = objects.status(machine).get("lastOperation") or {}
+    return (last.get("type"), last.get("state")) == (DELETE, PROCESSING)
+
+
 def show_instance(status: Draft, now: datetime.datetime, instance: contract.Instance) -> None:
     """``providerStatus``: the instance by the platform's own words."""
     before = status.get("providerStatus") or {}

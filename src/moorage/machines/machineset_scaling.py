@@ -1,6 +1,7 @@
-"""Bringing a set to its number: machines are made in bursts that double, and given up as its policy says.
+"""Bringing a set to its number: machines are made one after another, and given up as its policy says.
 
-The cache says that there is something to do; what, is decided on what the API itself says now. Each step is noted in
+The cache says that there is something to do; what, is decided on what the API itself says now. Before each step the
+cache is looked at again: who corrects a number need not wait for the wrong one. Each step is noted in
 `expectations` before it is asked for. A machine whose create was not answered is found by the list before the next
 attempt, or, if it is still on its way then, by its name: that one is the same as long as nothing has changed.
 """
@@ -42,7 +43,9 @@ def template(machine_set: Object, name: str) -> dict[str, Any]:
         "ownerReferences": [machineset_claims.reference(machine_set)],
     }
     meta |= {part: dict(found) for part in ("labels", "annotations") if (found := objects.metadata(wanted).get(part))}
-    return {"metadata": meta, "spec": copy.deepcopy(dict(objects.spec(wanted)))}
+    # An instance is one machine's: a template that was copied from a Machine may name that one's.
+    spec = {part: found for part, found in objects.spec(wanted).items() if part != "providerID"}
+    return {"metadata": meta, "spec": copy.deepcopy(spec)}
 
 
 def active(machines: Sequence[Object]) -> list[Object]:
@@ -118,21 +121,20 @@ class Scaling:
             )
         except errors.NotFound:
             return False
-        is_at_rest = machineset_rules.is_paused(current) or not authority.is_ours(current)
-        return _is_same(current, attempt.machine_set) and not is_at_rest
+        return _holds(current, attempt.machine_set)
+
+    def _still_wanted(self, attempt: Attempt) -> bool:
+        """The same, as far as the cache has heard: it costs nothing, so it is asked before every step."""
+        cached = self._sets.get(attempt.key)
+        return cached is not None and _holds(cached, attempt.machine_set)
 
     def _make(self, attempt: Attempt, missing: int, crew: machineset_names.Crew) -> None:
-        burst = 1
-        while missing > 0:
-            for _ in range(min(burst, missing)):
-                made = self._make_one(attempt, crew)
-                attempt.machines.append(made)
-                crew = crew.joined_by(made)
-            missing -= burst
-            burst *= 2
-            cached = self._sets.get(attempt.key)
-            if cached is None or not _is_same(cached, attempt.machine_set):
+        for _ in range(missing):
+            if not self._still_wanted(attempt):
                 return
+            made = self._make_one(attempt, crew)
+            attempt.machines.append(made)
+            crew = crew.joined_by(made)
 
     def _make_one(self, attempt: Attempt, crew: machineset_names.Crew) -> Object:
         for number in range(_NAMES):
@@ -167,6 +169,8 @@ class Scaling:
         policy = str(objects.spec(attempt.machine_set).get("deletePolicy") or "")
         going = machineset_choice.chosen(attempt.machines, surplus, policy, self._clock.wall(), self._is_ready)
         for machine in going:
+            if not self._still_wanted(attempt):
+                return
             self._check()
             self._delete(attempt, machine)
             attempt.machines.remove(machine)
@@ -186,10 +190,11 @@ class Scaling:
                 self._expected.give_up_deletion(uid)
 
 
-def _is_same(current: Object, judged: Object) -> bool:
-    """Whether a decision about the one holds for the other: the same set, with the same spec, not being deleted."""
+def _holds(current: Object, judged: Object) -> bool:
+    """Whether a decision about the one holds for the other: the same set with the same spec, not deleted or at rest."""
 
     def identity(machine_set: Object) -> tuple[str, object]:
         return objects.uid(machine_set), objects.metadata(machine_set).get("generation")
 
-    return identity(current) == identity(judged) and not objects.is_deleted(current)
+    is_at_rest = machineset_rules.is_paused(current) or not authority.is_ours(current)
+    return identity(current) == identity(judged) and not objects.is_deleted(current) and not is_at_rest

@@ -2,8 +2,8 @@
 
 A node is a machine's if both name the same instance (the provider id); else if it bears the name under which the
 machine was let in, which its certificate proves; else if it has one of the machine's addresses. Two machines that fit
-equally well are none. A machine keeps its node for as long as that one is there; and when it is gone, too: that a node
-is missing is what health checks want to know.
+equally well are none, and one that never was an instance has no node, whatever bears its name. A machine keeps its node
+for as long as that one is there; and when it is gone, too: that a node is missing is what health checks want to know.
 """
 
 from __future__ import annotations
@@ -46,11 +46,16 @@ def index_nodes(nodes: informer.Informer) -> None:
     nodes.add_index(_ADDRESS, lambda node: addresses(node, "InternalIP"))
 
 
+def of_instance(provider_id: str, machines: informer.Informer) -> Sequence[Object]:
+    """The machines that say they are this instance: one, unless somebody has copied it."""
+    return machines.by_index(_PROVIDER_ID, provider_id) if provider_id else ()
+
+
 def machine_of(node: Object, machines: informer.Informer) -> Object | None:
     """The machine that the node is, or None if there is no telling."""
     named = objects.provider_id(node)
     if named:
-        found = machines.by_index(_PROVIDER_ID, named)
+        found = of_instance(named, machines)
         if found:
             return _only(found)
     known = [
@@ -58,7 +63,7 @@ def machine_of(node: Object, machines: informer.Informer) -> Object | None:
     ]
     candidates: Iterable[Sequence[Object]] = (
         known,
-        machines.by_index(_NAME, objects.name(node)),
+        [each for each in machines.by_index(_NAME, objects.name(node)) if objects.provider_id(each)],
         _distinct(each for own in addresses(node, "InternalIP") for each in machines.by_index(_ADDRESS, own)),
     )
     for listed in candidates:

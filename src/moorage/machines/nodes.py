@@ -60,7 +60,9 @@ def initialization(node: Object, machine: Object) -> dict[str, Any]:
     told = {label: objects.labels(machine).get(source) for label, source in LABELS.items()}
     if lacking := {key: value for key, value in told.items() if value and not objects.labels(node).get(key)}:
         change["metadata"] = {"labels": lacking}
-    if known and spec.get("providerID") in (None, "", known) and waits_for_a_cloud(node):
+    # Who is let go is told its addresses no more, so it has to have one that others can reach, or get it just now.
+    is_reachable = _has_address(node) or _has_address(machine)
+    if known and spec.get("providerID") in (None, "", known) and waits_for_a_cloud(node) and is_reachable:
         left = [each for each in spec.get("taints") or () if each.get("key") != UNINITIALIZED]
         change.setdefault("spec", {})["taints"] = left or None
     return change
@@ -72,16 +74,22 @@ def missing_addresses(node: Object, machine: Object) -> list[dict[str, str]]:
     A kubelet that was told to wait for a cloud controller leaves its addresses to it. Any other tells its own, and
     would take back what is written here.
     """
+    if not waits_for_a_cloud(node) or not _has_address(machine):
+        return []
     wanted = [
         {"type": str(each.get("type")), "address": str(each.get("address"))}
         for each in objects.status(machine).get("addresses") or ()
         if each.get("address")
     ]
-    if not waits_for_a_cloud(node) or not any(each["type"] == "InternalIP" for each in wanted):
-        return []
     have = [dict(each) for each in objects.status(node).get("addresses") or ()]
     lacking = [each for each in wanted if each not in have]
     return [*have, *lacking] if lacking else []
+
+
+def _has_address(holder: Object) -> bool:
+    """Whether a node or a machine has an address within the cluster's network, and not names alone."""
+    found = objects.status(holder).get("addresses") or ()
+    return any(each.get("type") == "InternalIP" and each.get("address") for each in found)
 
 
 def waits_for_a_cloud(node: Object) -> bool:
@@ -110,17 +118,20 @@ class Nodes:
         client: clients.Client,
         nodes: informer.Informer,
         machines: informer.Informer,
-        actuator: Callable[[], contract.Actuator],
+        actuator: contract.Actuator,
         place: Place,
         *,
+        source: Callable[[], object],
         clock: clocks.Clock,
         tell: Callable[[str], None],
         check: Callable[[], None],
     ) -> None:
+        """``source`` tells by whose word ``actuator`` answers at the moment: two answers must be of the same."""
         self._client = client
         self._nodes = nodes
         self._machines = machines
         self._actuator = actuator
+        self._source = source
         self._place = place
         self._clock = clock
         self._tell = tell
@@ -128,7 +139,7 @@ class Nodes:
         self._turn = threading.Lock()
         self._absences: dict[str, _Absence] = {}
         #: When the platform last had the instance of a silent node, and who said so.
-        self._present: dict[str, tuple[float, contract.Actuator]] = {}
+        self._present: dict[str, tuple[float, object]] = {}
 
     def feed(self, keys: queue.Queue) -> None:
         """Have the nodes looked at that a change is about."""
@@ -166,7 +177,10 @@ class Nodes:
             if change := initialization(node, machine):
                 metadata = {**change.get("metadata", {}), "resourceVersion": version}
                 self._client.patch(kinds.NODE, name, "", {**change, "metadata": metadata})
-                self._tell(f"node {name} is complete: {objects.provider_id(machine) or 'it has its labels'}")
+                if waits_for_a_cloud(node) and "taints" not in change.get("spec", {}):
+                    self._tell(f"node {name} waits for what its machine does not tell yet: its instance or an address")
+                else:
+                    self._tell(f"node {name} is complete: {objects.provider_id(machine) or 'it has its labels'}")
         except errors.NotFound:
             pass  # it has gone meanwhile
 
@@ -191,39 +205,42 @@ class Nodes:
 
     def _away(self, node: Object, wanted: contract.Machine) -> controller.Result:
         """What becomes of a node that does not report."""
-        name, actuator = objects.name(node), self._actuator()
-        if (rest := self._rest(name, actuator)) > 0:
+        name, source = objects.name(node), self._source()
+        if (rest := self._rest(name, source)) > 0:
             return controller.Result(rest)
         try:
-            instance = actuator.exists(wanted)
+            instance = self._actuator.exists(wanted)
         except platform_errors.PlatformFailure:
             self._forget(name)  # who cannot answer now may not have known before either
             raise
+        if self._source() is not source:
+            self._forget(name)  # the credentials changed just now: by which of them this was said is not known
+            return controller.Result(APART)
         if instance is not None:
             with self._turn:
                 self._absences.pop(name, None)
-                self._present[name] = (self._clock.now(), actuator)
+                self._present[name] = (self._clock.now(), source)
             return controller.Result(AWAY)
-        first = self._absent(node, actuator)
+        first = self._absent(node, source)
         over = first.since + APART - self._clock.now()
         if over > 0:
             return controller.Result(over)
         self._remove(node)
         return controller.Result()
 
-    def _rest(self, name: str, actuator: contract.Actuator) -> float:
+    def _rest(self, name: str, source: object) -> float:
         """Seconds for which the platform's last answer is good enough: a node may change often, and be silent."""
         with self._turn:
-            at, source = self._present.get(name, (-AWAY, actuator))
-        return at + AWAY - self._clock.now() if source is actuator else 0.0
+            at, said_by = self._present.get(name, (-AWAY, source))
+        return at + AWAY - self._clock.now() if said_by is source else 0.0
 
-    def _absent(self, node: Object, actuator: contract.Actuator) -> _Absence:
+    def _absent(self, node: Object, source: object) -> _Absence:
         name, uid = objects.name(node), objects.uid(node)
         with self._turn:
             known = self._absences.get(name)
             # New credentials may show another part of the platform, or another platform: they count anew.
-            if known is None or known.uid != uid or known.source is not actuator:
-                known = self._absences[name] = _Absence(uid, self._clock.now(), actuator)
+            if known is None or known.uid != uid or known.source is not source:
+                known = self._absences[name] = _Absence(uid, self._clock.now(), source)
             return known
 
     def _remove(self, node: Object) -> None:

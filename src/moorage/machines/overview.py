@@ -114,7 +114,7 @@ def why(machine: Object, nodes: Mapping[str, Object], asking: Mapping[str, str],
     if untouched := _untouched(machine, now):
         return untouched
     if phases.phase(machine) == phases.PROVISIONED:
-        return _doubted(machine) or _outside(machine, asking)
+        return _doubted(machine) or _outside(machine, asking, now)
     return _unfinished(machine)
 
 
@@ -157,11 +157,20 @@ def _unwell(name: str, node: Object | None) -> str:
     return "its node takes no pods: it is cordoned" if objects.spec(node).get("unschedulable") else ""
 
 
-def _outside(machine: Object, asking: Mapping[str, str]) -> str:
-    for name in (objects.name(machine), *_names(machine)):
-        if name in asking:
-            return f"to be let in: request {asking[name]} is pending"
-    return "to become a node: it has not asked for a certificate yet"
+def _outside(machine: Object, asking: Mapping[str, str], now: datetime.datetime) -> str:
+    request = next((asking[name] for name in (objects.name(machine), *_names(machine)) if name in asking), "")
+    said = (
+        f"to be let in: request {request} is pending"
+        if request
+        else "to become a node: it has not asked for a certificate yet"
+    )
+    created = conditions.moment(objects.metadata(machine).get("creationTimestamp")) or now
+    if now - created <= approval.LATEST:
+        return said
+    # It waited for room, or was switched off: nobody lets it in by itself any more, however long it is waited for.
+    hours = approval.LATEST.total_seconds() / 3600
+    by_hand = f"oc adm certificate approve {request or 'its request when it has asked'}"
+    return f"{said}, too late for a machine of more than {hours:g} h; if it is yours: {by_hand}"
 
 
 def _names(machine: Object) -> list[str]:

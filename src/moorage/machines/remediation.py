@@ -2,7 +2,8 @@
 
 Somebody else is asked by an object made from the check's template and named like the machine, which is kept until the
 machine is healthy; or, where the check bears the annotation for it, by an annotation of the machine. Caches may be
-behind, and a machine cannot be brought back: so before one is deleted it is judged again, by what the API says now.
+behind, and neither a machine nor what others do to one can be brought back: so before it is deleted, or they are asked,
+it is judged again, by what the API says now.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Remediation:
         """Have the machine replaced, or ask for that by annotation."""
         strategy = objects.notes(check).get(STRATEGY)
         if strategy == EXTERNAL_STRATEGY and not phases.is_failed(machine):
-            self._annotate(check, machine)
+            self._annotate(check, machine, rules)
         elif objects.owner(machine) is None:
             # Nobody would make another: a machine of the control plane without a set of its own, as a rule.
             message = f"Machine {told(check, machine)} has no controller owner, skipping remediation"
@@ -142,8 +143,8 @@ class Remediation:
         self._recorder.event(machine, events.NORMAL, DELETED, message)
         metrics.REMEDIATIONS.labels(objects.name(check), objects.namespace(check)).inc()
 
-    def _annotate(self, check: Object, machine: Object) -> None:
-        if healthcheck_rules.EXTERNAL in objects.notes(machine):
+    def _annotate(self, check: Object, machine: Object, rules: healthcheck_rules.Rules) -> None:
+        if healthcheck_rules.EXTERNAL in objects.notes(machine) or not self._still_unhealthy(machine, rules):
             return
         self._check()
         body = {"metadata": {"uid": objects.uid(machine), "annotations": {healthcheck_rules.EXTERNAL: ""}}}
@@ -168,8 +169,10 @@ class Remediation:
             raise RequestRefused(f"the API has no {kind}, which the template is for", code=missing.code) from missing
         return {objects.name(each): each for each in listed}
 
-    def ask(self, check: Object, machine: Object) -> None:
+    def ask(self, check: Object, machine: Object, rules: healthcheck_rules.Rules) -> None:
         """Make a request for the machine."""
+        if not self._still_unhealthy(machine, rules):
+            return
         reference = _template(check)
         self._check()
         named = f"{reference.get('kind')} {objects.namespace(machine)}/{reference.get('name')}"

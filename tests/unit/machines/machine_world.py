@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from moorage.engine import clock as clocks
-from moorage.machines import machine, objects
+from moorage.machines import machine, nodelink, objects
 from moorage.machines.runtime import kinds
 from tests.unit.machines import memory, yard
 
@@ -51,12 +51,21 @@ class Cache:
     def __init__(self, api: memory.Memory) -> None:
         self._api = api
         self._held: dict[str, dict[str, Any] | None] = {}
+        self._indexes: dict[str, Callable[[Mapping[str, Any]], Iterable[str]]] = {}
 
     def get(self, key: str) -> dict[str, Any] | None:
         if key in self._held:
             return self._held[key]
         namespace, name = objects.split(key)
         return self._api.have(kinds.MACHINE, name, namespace)
+
+    def add_index(self, name: str, function: Callable[[Mapping[str, Any]], Iterable[str]]) -> None:
+        self._indexes[name] = function
+
+    def by_index(self, name: str, value: str) -> list[dict[str, Any]]:
+        listed = [f"{space}/{each}" for (kind, space, each) in self._api.objects if kind == str(kinds.MACHINE)]
+        found = [each for key in {*listed, *self._held} if (each := self.get(key)) is not None]
+        return [each for each in found if value in self._indexes[name](each)]
 
     def hold(self, key: str) -> None:
         self._held[key] = self.get(key)
@@ -73,8 +82,11 @@ class World:
         self.api = memory.Memory(self.clock)
         self.yard = yard.Yard(self.clock, **platform)
         self.cache = Cache(self.api)
+        nodelink.index(self.cache)  # type: ignore[arg-type]
         self.check: Callable[[], None] = lambda: None
         self.vips: tuple[str, ...] = ()
+        #: By whose word the platform answers: replaced when the credentials are.
+        self.source = object()
         self.deaths = 0
         self.api.put(
             kinds.SECRET,
@@ -94,7 +106,7 @@ class World:
             self.clock,
             lambda: self.check(),
             infra_id=INFRA,
-            **{"vips": lambda: self.vips, **settings},
+            **{"vips": lambda: self.vips, "source": lambda: self.source, **settings},
         )
         return self.controller
 
@@ -133,6 +145,15 @@ class World:
         self.api.put(kinds.NODE, node())
         reference = {"kind": "Node", "name": NAME, "uid": f"uid-of-{NAME}"}
         self.change(lambda found: found.setdefault("status", {}).update(nodeRef=reference))
+
+    def fall_silent(self) -> None:
+        """Its node has ceased to report."""
+        self.api.put(kinds.NODE, node(ready="Unknown"))
+
+    def sink(self) -> None:
+        """Its instance is lost, and with it whatever ran there."""
+        self.yard.sink(NAME)
+        self.fall_silent()
 
     def delete(self) -> None:
         """Somebody deletes the Machine."""

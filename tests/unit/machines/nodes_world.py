@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.engine import clock as clocks
-from moorage.machines import nodelink, nodes, objects
+from moorage.engine import errors as platform_errors
+from moorage.machines import credentials, nodelink, nodes, objects
 from moorage.machines.runtime import errors, kinds, queue
 from moorage.platforms import contract
 from tests.unit.machines import followed, memory, yard
@@ -39,12 +40,30 @@ def node(
     }
 
 
+class Keyring:
+    """Credentials that a test may change by putting another actuator in the scene's."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.refusals = 0
+
+    def current(self) -> contract.Actuator:
+        return self._scene.actuator
+
+    def blot(self, failure: platform_errors.PlatformFailure) -> None:
+        failure.args = (failure.message.replace("s3cr3t", "***"),)
+
+    def refused(self) -> None:
+        self.refusals += 1
+
+
 class Scene:
     def __init__(self) -> None:
         self.clock = clocks.ManualClock()
         self.api = memory.Memory(self.clock)
         self.yard = yard.Yard(self.clock, building=0)
         self.actuator: contract.Actuator = self.yard
+        self.keyring = Keyring(self)
         self.nodes = followed.informer_of(self.api, kinds.NODE)
         self.machines = followed.informer_of(self.api, kinds.MACHINE)
         nodelink.index(self.machines)
@@ -56,8 +75,9 @@ class Scene:
             self.api,  # type: ignore[arg-type]
             self.nodes,
             self.machines,
-            lambda: self.actuator,
+            credentials.Rotating(self.keyring),  # type: ignore[arg-type]
             nodes.Place(INFRA, ("10.0.0.5",), SPACE),
+            source=self.keyring.current,
             clock=self.clock,
             tell=self.told.append,
             check=self.check,

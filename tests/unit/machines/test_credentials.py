@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import logging
 import stat
 from collections.abc import Iterator
@@ -14,12 +15,13 @@ import pytest
 from moorage import errors as top
 from moorage.engine import clock as clocks
 from moorage.engine import errors as platform_errors
-from moorage.machines import credentials
+from moorage.machines import credentials, overview
 from moorage.machines.runtime import errors
 from moorage.platforms import contract
 from moorage.platforms.ovirt import cluster_credentials
 from moorage.platforms.ovirt import credentials as ovirt
 from tests.unit.cli.quay import machine as quay
+from tests.unit.machines import machine_world
 
 WANTED = contract.Machine("m-1", "berth-x7k2p", "worker", {}, b"")
 
@@ -291,3 +293,60 @@ def test_an_ovirt_secret_that_is_no_good_is_told_without_its_values(
 
 def test_insecure_is_a_word_in_the_secret(tmp_path: Path) -> None:
     assert ovirt.read(cluster_credentials.environ({**ENGINE, "ovirt_insecure": "true"}, tmp_path)).insecure
+
+
+def ovirt_spec() -> dict[str, Any]:
+    return {
+        "userDataSecret": {"name": "worker-user-data"},
+        "cluster_id": "c0ffee00-0000-4000-8000-000000000001",
+        "template_name": "harbour-x7k2p-rhcos",
+        "cpu": {"sockets": 1, "cores": 4, "threads": 1},
+        "memory_mb": 16384,
+    }
+
+
+def absent(*_: str) -> dict[str, Any]:
+    raise errors.NotFound("there is none", code=404)
+
+
+def test_a_machine_without_a_secret_says_which_one_is_wanted_and_where(tmp_path: Path) -> None:
+    """Although oVirt reads its credentials at the first call only; the remedy of a laptop is of no use in a pod."""
+    world = machine_world.World()
+    keyring = credentials.Keyring("ovirt", absent, world.clock, environ={"HOME": str(tmp_path)})
+    world.yard = credentials.Rotating(keyring)  # type: ignore[assignment]
+    controller = world.restarted()
+    world.put(machine_world.machine_object(providerSpec={"value": ovirt_spec()}))
+
+    for _ in range(2):
+        with pytest.raises(platform_errors.Unauthorized) as failure:
+            controller.reconcile(machine_world.KEY)
+    keyring.close()
+
+    wanted = "there is no Secret ovirt-credentials in openshift-machine-api or kube-system"
+    assert wanted in world.condition("InstanceExists")["message"]
+    assert wanted in overview.why(world.machine, {}, {}, world.clock.wall() + datetime.timedelta(hours=1))
+    assert "OVIRT_CONFIG" not in failure.value.remedy
+    assert "make that Secret in openshift-machine-api" in failure.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"ovirt_url": "http://engine.example.com"}, "ovirt_url is not an https:// address"),
+        ({"ovirt_url": "https://[::1"}, "ovirt_url is not a URL"),
+        ({"ovirt_url": "https://engine.example.com:port"}, "ovirt_url is not a URL"),
+        ({"ovirt_ca_bundle": "nonsense"}, "ovirt_ca_bundle holds no certificates in PEM form"),
+    ],
+)
+def test_what_is_wrong_in_a_secret_is_told_by_its_name_and_alike_each_time(change: dict[str, str], why: str) -> None:
+    """The file made of it is another one each time, and a Machine's status would be written each time."""
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in {**ENGINE, **change}.items()}
+    keyring = credentials.Keyring("ovirt", lambda *_: {"data": data}, clocks.ManualClock(), environ={})
+    told = []
+    for _ in range(2):
+        with pytest.raises(platform_errors.Unauthorized) as failure:
+            credentials.Rotating(keyring).exists(WANTED)
+        told.append(failure.value.told())
+    keyring.close()
+
+    assert told == [f"the platform's credentials cannot be used: Secret ovirt-credentials: {why}"] * 2

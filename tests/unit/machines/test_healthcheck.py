@@ -204,6 +204,15 @@ def test_a_check_that_cannot_be_read_does_nothing_and_says_so(ward: fleet.Fleet,
 # -- caches that lag ---------------------------------------------------------------------------------------------------
 
 
+LAGS = (
+    "the node is well again",
+    "the machine was replaced by another of its name",
+    "it is to be skipped now",
+    "it is going already",
+    "it is gone",
+)
+
+
 def behind(ward: fleet.Fleet, what: str) -> None:
     """Something changes for the better after the caches were filled."""
     if what == "the node is well again":
@@ -222,16 +231,7 @@ def behind(ward: fleet.Fleet, what: str) -> None:
     ward.api.calls.clear()
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        "the node is well again",
-        "the machine was replaced by another of its name",
-        "it is to be skipped now",
-        "it is going already",
-        "it is gone",
-    ],
-)
+@pytest.mark.parametrize("what", LAGS)
 def test_nothing_is_deleted_on_the_word_of_a_cache_alone(ward: fleet.Fleet, what: str) -> None:
     fall_ill(ward, "m0")
     ward.sync()

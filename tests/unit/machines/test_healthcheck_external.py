@@ -10,7 +10,7 @@ from moorage.machines import remediation
 from moorage.machines.runtime import errors
 from tests.unit.machines import fleet
 from tests.unit.machines.fleet import PLACE
-from tests.unit.machines.test_healthcheck import allowed, edit_check, fall_ill, recover
+from tests.unit.machines.test_healthcheck import CHECK_KEY, LAGS, allowed, behind, edit_check, fall_ill, recover
 from tests.unit.machines.test_healthcheck import ward as ward
 
 # -- somebody else is asked --------------------------------------------------------------------------------------------
@@ -203,3 +203,24 @@ def test_an_annotation_that_is_refused_is_told(ward: fleet.Fleet) -> None:
     with pytest.raises(errors.Unavailable):
         ward.look()
     assert ward.reasons() == ["ExternalAnnotationFailed"]
+
+
+# -- caches that lag ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", LAGS)
+@pytest.mark.parametrize("how", ["by a request", "by annotation"])
+def test_nobody_is_asked_on_the_word_of_a_cache_alone(ward: fleet.Fleet, how: str, what: str) -> None:
+    """Who is asked may switch the machine off at once."""
+    if how == "by a request":
+        offer(ward)
+    else:
+        ward.add_check(notes=BY_ANNOTATION)
+    fall_ill(ward, "m0")
+    ward.sync()
+    behind(ward, what)
+
+    ward.health.reconcile(CHECK_KEY)
+
+    assert asked(ward) == []
+    assert ward.calls("patch") == []

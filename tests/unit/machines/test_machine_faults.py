@@ -306,7 +306,7 @@ def test_one_that_was_seen_once_is_never_made_again(world: World) -> None:
 
 def test_a_vanished_instance_fails_its_machine_at_the_second_miss(world: World) -> None:
     world.running()
-    world.yard.sink(NAME)
+    world.sink()
 
     wanted = world.turn()
 
@@ -326,7 +326,7 @@ def test_a_vanished_instance_fails_its_machine_at_the_second_miss(world: World) 
 
 def test_two_misses_in_a_hurry_are_one(world: World) -> None:
     world.running()
-    world.yard.sink(NAME)
+    world.sink()
 
     for _ in range(5):
         world.turn()
@@ -337,6 +337,7 @@ def test_two_misses_in_a_hurry_are_one(world: World) -> None:
 
 def test_one_that_comes_back_is_forgiven_and_doubted_anew(world: World) -> None:
     world.running()
+    world.fall_silent()
     world.yard.hide(NAME, 30.0)
     world.turn()
     world.clock.advance(45)
@@ -351,7 +352,7 @@ def test_one_that_comes_back_is_forgiven_and_doubted_anew(world: World) -> None:
 
 def test_a_miss_outlives_the_controller(world: World) -> None:
     world.running()
-    world.yard.sink(NAME)
+    world.sink()
     world.turn()
     world.clock.advance(120)
 
@@ -375,7 +376,7 @@ def test_one_that_vanishes_half_built_is_given_up_with_the_platforms_words(world
 def test_another_instance_of_that_name_is_not_the_machines(world: World) -> None:
     """Nodes and volumes refer to an instance by its id: it cannot be exchanged below them."""
     world.running()
-    world.yard.sink(NAME)
+    world.sink()
     world.yard.create(objects.wanted(machine_object(), b"", "harbour-x7k2p"))
 
     world.run(lambda: world.phase == "Failed", seconds=300)

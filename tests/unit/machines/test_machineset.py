@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -50,6 +51,17 @@ def test_a_machine_is_what_the_template_says_and_the_sets_own(berth: fleet.Fleet
     assert found["metadata"]["annotations"] == {"note": "x"}
     assert found["metadata"]["ownerReferences"] == [fleet.reference(owner)]
     assert name.startswith(f"{SET}-")
+
+
+def test_a_template_that_was_copied_from_a_machine_does_not_give_its_instance_away(berth: fleet.Fleet) -> None:
+    spec = {"providerID": "yard://i-1", "providerSpec": {"value": {"size": 4}}}
+    berth.add_set(2, template={"metadata": {"labels": dict(LABELS)}, "spec": spec})
+
+    berth.settle()
+
+    assert [(berth.machine(name) or {})["spec"] for name in berth.names()] == [
+        {"providerSpec": {"value": {"size": 4}}}
+    ] * 2
 
 
 def test_it_shrinks_and_grows_with_its_replicas(berth: fleet.Fleet) -> None:
@@ -274,24 +286,74 @@ def test_deletions_are_of_the_very_machine_that_was_chosen(berth: fleet.Fleet) -
     assert seen == [machine["metadata"]["uid"]]
 
 
-def test_bursts_stop_when_fewer_are_wanted(berth: fleet.Fleet) -> None:
-    """1, 2, 4 are made; after the third burst the set is found to have been scaled down."""
+def rest(berth: fleet.Fleet) -> None:
+    """The set is left alone from now on, which is no change of its spec."""
+    paused = {"cluster.x-k8s.io/paused": ""}
+    berth.api.change(kinds.MACHINE_SET, SET, PLACE, lambda found: found["metadata"].update(annotations=paused))
+
+
+#: What somebody does when they see that too many are made, or deleted, and how many there are to be then.
+SECOND_THOUGHTS: dict[str, tuple[Callable[[fleet.Fleet], None], int | None]] = {
+    "another number": (lambda berth: berth.scale(2), 2),
+    "paused": (rest, None),
+    "deleted": (lambda berth: berth.api.delete(kinds.MACHINE_SET, SET, PLACE), None),
+}
+
+
+@pytest.mark.parametrize(("corrected", "wanted"), SECOND_THOUGHTS.values(), ids=SECOND_THOUGHTS)
+def test_no_more_are_made_once_that_is_not_wanted_any_longer(
+    berth: fleet.Fleet, corrected: Callable[[fleet.Fleet], None], wanted: int | None
+) -> None:
     berth.add_set(100)
     berth.sync()
     create = berth.api.create
 
-    def scaled_meanwhile(kind: kinds.Kind, content: Any) -> Any:
+    def and_correct(kind: kinds.Kind, content: Any) -> Any:
         made = create(kind, content)
         if len(berth.names()) == 5:
-            berth.scale(2)
+            corrected(berth)
             berth.sets.step()
         return made
 
-    berth.api.create = scaled_meanwhile  # type: ignore[method-assign]
+    berth.api.create = and_correct  # type: ignore[method-assign]
     berth.controller.reconcile(KEY)
-    assert len(berth.names()) == 7
+    assert len(berth.names()) == 5
     berth.settle()
-    assert len(berth.names()) == 2
+    assert len(berth.names()) == (5 if wanted is None else wanted)
+
+
+@pytest.mark.parametrize(("corrected", "wanted"), SECOND_THOUGHTS.values(), ids=SECOND_THOUGHTS)
+def test_no_more_are_deleted_once_that_is_not_wanted_any_longer(
+    berth: fleet.Fleet, corrected: Callable[[fleet.Fleet], None], wanted: int | None
+) -> None:
+    """Who typed a 0 too few has lost some, and not all."""
+    berth.add_set(20)
+    berth.settle()
+    berth.scale(0)
+    berth.sync()
+    delete = berth.api.delete
+
+    def and_correct(kind: kinds.Kind, *args: Any, **named: Any) -> None:
+        delete(kind, *args, **named)
+        if kind == kinds.MACHINE and len(berth.names()) == 17:
+            corrected(berth)
+            berth.sets.step()
+
+    berth.api.delete = and_correct  # type: ignore[method-assign]
+    berth.controller.reconcile(KEY)
+    assert len(berth.names()) == 17
+    berth.settle()
+    assert len(berth.names()) == (17 if wanted is None else wanted)
+
+
+def test_to_look_again_before_each_costs_no_call(berth: fleet.Fleet) -> None:
+    berth.add_set(50)
+    berth.sync()
+
+    berth.controller.reconcile(KEY)
+
+    assert len(berth.calls("create")) == 50
+    assert len(berth.calls("get", "machinesets")) == 1
 
 
 def test_a_set_that_has_changed_since_is_not_acted_upon(berth: fleet.Fleet) -> None:

@@ -125,6 +125,34 @@ def test_accelerators_are_told_too() -> None:
     assert found["capacity.cluster-autoscaler.kubernetes.io/gpu-type"] == "nvidia.com/gpu"
 
 
+CA = "capacity.cluster-autoscaler.kubernetes.io"
+
+
+@pytest.mark.parametrize("own", [{"cpu": "3500m"}, {"memory": "12Gi"}, {"gpu-count": "1"}, {"gpu-type": "amd.com/gpu"}])
+def test_what_a_user_tells_the_autoscaler_stays(own: dict[str, str]) -> None:
+    """They know what the system keeps for itself; and it stays when the template is changed."""
+    told = {"vCPU": 4, "memoryMb": 16384, "GPU": 2}
+    berth = fleet.Fleet(lambda spec: told)
+    berth.add_set(0)
+    notes = {f"{CA}/{key}": value for key, value in own.items()}
+    berth.api.change(kinds.MACHINE_SET, SET, PLACE, lambda found: found["metadata"].update(annotations=dict(notes)))
+    berth.settle()
+
+    told |= {"vCPU": 8, "memoryMb": 32768, "GPU": 4}
+    berth.reconcile()
+
+    assert berth.the_set()["metadata"]["annotations"] == {
+        "machine.openshift.io/vCPU": "8",
+        "machine.openshift.io/memoryMb": "32768",
+        "machine.openshift.io/GPU": "4",
+        f"{CA}/cpu": "8",
+        f"{CA}/memory": "32768Mi",
+        f"{CA}/gpu-count": "4",
+        f"{CA}/gpu-type": "nvidia.com/gpu",
+        **notes,
+    }
+
+
 def refused(spec: Any) -> dict[str, int]:
     raise engine_errors.Terminal("no such thing")
 

@@ -15,11 +15,12 @@ SPACE = "openshift-machine-api"
 
 
 def machine(
-    name: str = "m-1", *addresses: str, provider: str = "", node: dict[str, Any] | None = None
+    name: str = "m-1", *addresses: str, provider: str | None = None, node: dict[str, Any] | None = None
 ) -> dict[str, Any]:
+    """A machine with an instance of its own; ``provider`` names another, or none."""
     spec: dict[str, Any] = {"providerSpec": {"value": {"size": 1}}}
-    if provider:
-        spec["providerID"] = provider
+    if provider != "":
+        spec["providerID"] = provider or f"yard://{name}"
     listed = [{"type": "InternalIP", "address": each} for each in addresses]
     status: dict[str, Any] = {"addresses": listed} if listed else {}
     if node:
@@ -126,6 +127,10 @@ def test_a_node_is_linked_both_ways(scene: Scene, ours: dict[str, Any], theirs: 
             ],
             id="two machines say they are the same instance",
         ),
+        pytest.param([machine("m-1", provider=""), node("m-1")], id="a machine that never was an instance"),
+        pytest.param(
+            [machine("m-1", provider=""), node("m-1", provider="yard://2")], id="an instance, and not the machine's"
+        ),
     ],
 )
 def test_doubt_links_nothing(scene: Scene, things: list[dict[str, Any]]) -> None:
@@ -188,6 +193,18 @@ def test_an_address_that_is_learnt_later_links_the_node_that_waited(scene: Scene
     scene.settle()
 
     assert scene.linked() == "n-1"
+
+
+def test_an_instance_that_is_learnt_later_links_the_node_that_waited(scene: Scene) -> None:
+    """The answer to its creation was lost, and the node was faster than whoever looked for the instance."""
+    scene.has(machine("m-1", provider=""), node("m-1"))
+    scene.settle()
+    assert scene.linked() == ""
+
+    scene.api.change(kinds.MACHINE, "m-1", SPACE, lambda found: found["spec"].update(providerID="yard://1"))
+    scene.settle()
+
+    assert scene.linked() == "m-1"
 
 
 def test_the_node_bears_what_the_machine_wants(scene: Scene) -> None:

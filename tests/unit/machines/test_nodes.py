@@ -74,6 +74,49 @@ def test_a_node_that_waits_is_not_let_go_before_its_instance_is_known(
     assert (scene.node() or {})["spec"]["taints"] == [WAITS]
 
 
+def nameless(found: dict[str, Any]) -> dict[str, Any]:
+    """The same, with a name and without an address that others could reach."""
+    found["status"]["addresses"] = [{"type": "InternalDNS", "address": "m-1"}]
+    return found
+
+
+def test_a_node_that_waits_is_not_let_go_before_it_can_have_an_address(scene: Scene) -> None:
+    # Given a machine whose guest does not tell its addresses yet.
+    scene.has(nameless(machine()), node(taints=[WAITS]))
+
+    scene.reconcile()
+
+    found = scene.node() or {}
+    assert found["spec"]["taints"] == [WAITS]
+    assert found["spec"]["providerID"] == "yard://i-1"
+
+    # When it does.
+    scene.has(machine())
+    scene.reconcile()
+
+    found = scene.node() or {}
+    assert "taints" not in found["spec"]
+    assert {"type": "InternalIP", "address": "10.0.0.1"} in found["status"]["addresses"]
+
+
+def test_a_node_that_waits_with_an_address_of_its_own_is_let_go(scene: Scene) -> None:
+    found = node(taints=[WAITS])
+    found["status"]["addresses"] = [{"type": "InternalIP", "address": "10.0.0.1"}]
+    scene.has(nameless(machine()), found)
+
+    scene.reconcile()
+
+    assert "taints" not in (scene.node() or {})["spec"]
+
+
+def test_a_node_that_is_not_let_go_yet_is_not_told_as_complete(scene: Scene) -> None:
+    scene.has(nameless(machine()), node(taints=[WAITS]))
+
+    scene.reconcile()
+
+    assert [sentence for sentence in scene.told if "complete" in sentence] == []
+
+
 def test_another_instances_node_is_not_touched(scene: Scene) -> None:
     scene.has(machine(), node(provider="yard://i-9", taints=[WAITS]))
 

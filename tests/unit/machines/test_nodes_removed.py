@@ -160,6 +160,34 @@ def test_other_credentials_make_the_count_begin_anew(scene: Scene) -> None:
     assert scene.node() is not None
 
 
+def test_credentials_that_change_during_the_answer_make_the_count_begin_anew(scene: Scene) -> None:
+    """By which of them it was given is not known."""
+
+    class Overtaken(yard.Yard):
+        def exists(self, machine: contract.Machine) -> contract.Instance | None:
+            if len(self.calls) == 1:
+                scene.actuator = yard.Yard(scene.clock)
+            return super().exists(machine)
+
+    scene.actuator = Overtaken(scene.clock)
+    scene.has(machine(), GONE)
+    scene.twice()
+    assert scene.node() is not None
+
+    scene.twice()
+    assert scene.node() is None
+
+
+def test_a_refusal_is_told_without_the_password_and_makes_it_be_looked_for(scene: Scene) -> None:
+    scene.yard.fail("exists", platform_errors.Unauthorized("nobody signs in with s3cr3t"))
+    scene.has(machine(), GONE)
+
+    with pytest.raises(platform_errors.Unauthorized, match=r"nobody signs in with \*\*\*"):
+        scene.reconcile()
+
+    assert scene.keyring.refusals == 1
+
+
 def test_a_node_that_recovers_at_the_last_moment_stays(scene: Scene) -> None:
     scene.has(machine(), GONE)
     scene.clock.advance(scene.reconcile() or 0.0)

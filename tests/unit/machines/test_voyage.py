@@ -177,3 +177,21 @@ def test_a_leader_that_was_stopped_while_it_removed_an_instance_spares_a_new_mac
     assert ship._uid(name) == found
     assert ship.at_rest(), ship.told()
     at_rest(ship)
+
+
+def test_an_instance_that_two_platforms_do_not_know_is_looked_for_again_before_its_machine_ends(
+    ship: voyage.Voyage,
+) -> None:
+    """New credentials may be those of another place: what each has missed once, nobody has missed twice."""
+    name = ship.active()[0]
+    ship.yard.fail("delete", platform_errors.NotFound("there is none of that id"), times=2, name=name)
+    ship.delete(name)
+    ship.live(15.0)
+
+    ship.expire()
+    ship.rotate()
+    ship.live(300.0)
+
+    assert not ship.yard._orders, "both have looked"
+    assert name not in ship.afloat()
+    at_rest(ship)
