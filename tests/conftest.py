@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+import hypothesis
 import pytest
 
 from moorage.assets import keys, store
 from moorage.installer import produce
+
+# How long an example takes says how busy the machine is, and nothing of us; as Hypothesis itself has it for CI.
+hypothesis.settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("unhurried")
 
 IGNITION = Path("/usr/lib/dracut/modules.d/30ignition/ignition")
 
@@ -25,9 +33,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Whoever starts the tests in the background has Ctrl-C ignored, and programs under test would inherit that."""
+    """Whoever starts the tests in the background has Ctrl-C ignored, and programs under test would inherit that.
+
+    With nohup it is the end of the terminal: we go on to outlive it, but programs get back the default.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda _number, _frame: None)
+
+
+@pytest.fixture(autouse=True)
+def _own_logging() -> Iterator[None]:
+    """Commands that are run within a test turn the log to where they want it; the next test reads it as ever."""
+    log = logging.getLogger("moorage")
+    former = log.handlers[:], log.propagate, log.level
+    yield
+    log.handlers[:], log.propagate = former[:2]
+    log.setLevel(former[2])
 
 
 def _there(program: str) -> bool:

@@ -77,7 +77,7 @@ def _after_name(packet: bytes, at: int) -> int:
 @contextlib.contextmanager
 def running(text: str, folder: Path) -> Iterator[int]:
     """A real CoreDNS with that Corefile; its port."""
-    port = free_port()
+    port = next(port for port in iter(free_port, None) if f":{port}" not in text)
     (folder / "Corefile").write_text(text)
     command = [str(real.path()), "-conf", folder / "Corefile", "-dns.port", str(port)]
     with (folder / "log").open("wb") as log:

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -47,8 +48,10 @@ def unhurried_lab(folder: Path, speed: float) -> Iterator[client.Lab]:
 
 
 def bearable(speed: float) -> float:
-    """That speed, or as much less as this computer is busier than it should be."""
-    busy = os.getloadavg()[0] / (os.cpu_count() or 1)
+    """That speed, or as much less as this computer is busier than it should be, or soon will be."""
+    # The load is an average over a minute: of the tests that have just begun beside this one it does not know yet.
+    wanting = max(os.getloadavg()[0], int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    busy = wanting / len(os.sched_getaffinity(0))
     return round(speed / min(_SLOWEST, max(1.0, busy / _BEARABLE)), 1)
 
 
@@ -169,3 +172,23 @@ def heard(process: subprocess.Popen[str], words: str) -> str:
         if words in line:
             return said
     raise AssertionError(f"it never said {words!r}:\n{said}")
+
+
+def rest(process: subprocess.Popen[str], patience: float) -> str:
+    """What a program says after what was `heard`, until its end; `communicate` would lose what is read ahead."""
+    said: list[str] = []
+
+    def read() -> None:
+        assert process.stdout
+        for line in process.stdout:
+            said.append(line)
+
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    reading.join(patience)
+    if reading.is_alive():
+        process.kill()
+        reading.join(patience)
+        raise AssertionError(f"it did not end within {patience:g} s:\n{''.join(said)}")
+    process.wait(patience)
+    return "".join(said)

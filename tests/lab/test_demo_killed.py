@@ -86,7 +86,7 @@ def test_one_that_is_killed_on_day_2_leaves_room_for_the_next(root: Path, words:
     again = begun(root)
     rack.heard(again, "infrastructure finished")
     os.kill(again.pid, signal.SIGINT)
-    rest, _ = again.communicate(timeout=120)
+    rest = rack.rest(again, 120)
 
     assert "the lab still runs" in rest, "whoever stops it may look into it"
     assert lock.held(root / "lab")

@@ -94,13 +94,13 @@ def test_an_installation_that_is_stopped_while_it_hands_over_does_so_once(scene:
     first = scene.begin("create", "cluster")
     said = rack.heard(first, "-bootstrap: removing it")
     first.send_signal(signal.SIGINT)
-    rest, _ = first.communicate(timeout=rack.unhurried(scene.lab, 60))
+    rest = rack.rest(first, rack.unhurried(scene.lab, 60))
     assert first.returncode == errors.INTERRUPT, said + rest
 
     second = scene.begin("create", "cluster")
     more = rack.heard(second, "-bootstrap: gone")
     second.kill()
-    second.communicate()
+    more += rack.rest(second, rack.unhurried(scene.lab, 60))
 
     third = scene.moorage("create", "cluster")
 
@@ -128,7 +128,7 @@ def _destroyed_while_it_grows(scene: ovirt_scene.Scene) -> None:
 
     until(scene, lambda: made_by_controllers(scene) == 4, "two more workers")
     scene.control("DELETE", "/lab/faults")
-    rest, _ = destroying.communicate(timeout=rack.unhurried(scene.lab, 240))
+    rest = rack.rest(destroying, rack.unhurried(scene.lab, 240))
     assert destroying.returncode == 0, said + rest
     assert scene.left() == []
     assert "nothing is left" in rest
@@ -177,7 +177,7 @@ def test_storage_that_is_full_for_workers_and_a_password_that_is_wrong_are_told(
     creating = scene.begin("create", "cluster")
     said = rack.heard(creating, "infrastructure finished")
     scene.control("PUT", "/lab/ovirt", {"storage": {"data": {"free_gib": 5}}})
-    rest, _ = creating.communicate(timeout=rack.unhurried(scene.lab, 240))
+    rest = rack.rest(creating, rack.unhurried(scene.lab, 240))
 
     assert creating.returncode == errors.INSTALL, f"{said}{rest}\n{scene.consoles()}"
     assert re.search(r"^error: .* is Provisioning: .*: the storage is full: ", rest, re.MULTILINE), rest

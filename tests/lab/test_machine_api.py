@@ -108,6 +108,7 @@ def a_scale_up_waits_for_hosts_and_says_so(fleet: fleet_scene.Fleet) -> None:
     assert before < set(fleet.machines())
     assert len(new) == 2
     assert fleet.made() == 2
+    fleet.until(lambda: new <= set(fleet.approvals()), "their serving certificates")
     assert {fleet.approvals()[name] for name in new} == {"MachineApprove"}, "nobody else lets machines in"
 
 

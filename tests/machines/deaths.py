@@ -14,6 +14,8 @@ from tests.machines import mooring, pier_side
 #: Real seconds for which a new instance is not seen: longer than a life takes to begin, and with a call that is late
 #: still less than an instance is waited for.
 LAG: Final = 1.2
+#: Cloud seconds in a real one: an instance is waited for for six real ones, of which a busy machine may take a few.
+SPEED: Final = 10.0
 #: Which moments of a call, given by its verb and number, to die at.
 Choice = Callable[[str, int], tuple[str, ...]]
 

@@ -83,6 +83,7 @@ class Mooring:
     client: clients.Client
     pier: pier_side.Pier
     folder: Path
+    speed: float = SPEED
 
     def __post_init__(self) -> None:
         self._epoch = time.time()
@@ -102,7 +103,7 @@ class Mooring:
     def have(self, phase: str, *names: str, tend: Callable[[], None] = lambda: None) -> None:
         """Wait until these are all machines there are, and all in one phase; ``tend`` to what may need it meanwhile."""
         wanted = dict.fromkeys(names, phase)
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + PATIENCE * max(1.0, SPEED / self.speed)
         while (found := self.phases()) != wanted:
             tend()
             assert time.monotonic() < until, f"{found}; {self.said()}"
@@ -125,7 +126,7 @@ class Mooring:
         environ = {
             **os.environ,
             "MOORAGE_PLATFORMS": "pier=tests.machines.pier",
-            "MOORAGE_CLOCK_SPEED": str(SPEED),
+            "MOORAGE_CLOCK_SPEED": str(self.speed),
             # A life that follows another has to agree with it about the date.
             "MOORAGE_CLOCK_EPOCH": str(self._epoch),
             "PIER_SOCKET": str(self.pier.path),

@@ -21,8 +21,8 @@ def moored(
     mooring.settle_in(cluster)
     with contextlib.ExitStack() as open_:
 
-        def make(*, strict: bool = False, lag: float = 0.0) -> mooring.Mooring:
+        def make(*, strict: bool = False, lag: float = 0.0, speed: float = mooring.SPEED) -> mooring.Mooring:
             pier = open_.enter_context(pier_side.Pier(tmp_path / "pier", strict=strict, lag=lag).open())
-            return mooring.Mooring(cluster, client, pier, tmp_path)
+            return mooring.Mooring(cluster, client, pier, tmp_path, speed)
 
         yield make

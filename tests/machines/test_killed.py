@@ -13,4 +13,4 @@ from tests.machines import deaths, mooring
 def test_no_death_makes_an_instance_twice_or_leaves_one_behind(
     moored: Callable[..., mooring.Mooring], unique: Callable[[str], str]
 ) -> None:
-    deaths.tell(moored(lag=deaths.LAG), unique("plain"), deaths.sample)
+    deaths.tell(moored(lag=deaths.LAG, speed=deaths.SPEED), unique("plain"), deaths.sample)

@@ -5,6 +5,7 @@ The platform is the pier, and nodes report when their instances are up, as kubel
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -76,7 +77,9 @@ class Kubelets:
         condition = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}
         try:
             if name not in self._told:
-                client.create(kinds.NODE, {"metadata": {"name": name}})
+                # It is there already if the report failed after it.
+                with contextlib.suppress(errors.AlreadyExists):
+                    client.create(kinds.NODE, {"metadata": {"name": name}})
             client.patch(kinds.NODE, name, "", {"status": {"conditions": [condition]}}, subresource="status")
         except errors.NotFound:
             pass  # it was removed with its machine

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 
 import pytest
@@ -24,7 +25,7 @@ ATTEMPTS = 3
 class Held:
     """Machines whose leader is in the middle of a call, each of which is held by the pier."""
 
-    def __init__(self, shore: mooring.Mooring, attempt: int) -> None:
+    def __init__(self, shore: mooring.Mooring, attempt: int, tend: Callable[[], None]) -> None:
         pier = shore.pier
         looked, made, self.sent = (f"{mooring.INFRA}-worker-{what}-{attempt}" for what in ("looked", "made", "sent"))
         self.orders = {
@@ -34,8 +35,11 @@ class Held:
         }
         self.names = tuple(self.orders)
         shore.add(*self.names)
-        for order in self.orders.values():
-            assert order.reached.wait(mooring.PATIENCE), shore.said()
+        until = time.monotonic() + mooring.PATIENCE
+        while not all(order.reached.is_set() for order in self.orders.values()):
+            tend()
+            assert time.monotonic() < until, shore.said()
+            time.sleep(0.05)
 
     def is_by(self, pid: int) -> bool:
         return all(order.pid == pid for order in self.orders.values())
@@ -59,7 +63,7 @@ def test_a_leader_that_was_stopped_past_its_lease_makes_no_second_instance(
         shore.have("Provisioned", *PLAIN, tend=_tending(first, second))
         leader, other, held = _caught(shore, first, second)
         before = len(pier.calls)
-        calls.eventually(other.leads, f"{other.name} leads", mooring.PATIENCE)
+        calls.eventually(lambda: _leads(other), f"{other.name} leads", mooring.PATIENCE)
         shore.have("Provisioned", *held.names, *PLAIN, tend=other.tend)
 
         stopped = leader.process
@@ -86,7 +90,7 @@ def test_a_leader_that_was_stopped_past_its_lease_makes_no_second_instance(
 def _caught(shore: mooring.Mooring, first: mooring.Pod, second: mooring.Pod) -> tuple[mooring.Pod, mooring.Pod, Held]:
     """The leader, stopped in the middle of its calls, the other one, and the calls."""
     for attempt in range(ATTEMPTS):
-        held = Held(shore, attempt)
+        held = Held(shore, attempt, _tending(first, second))
         leader, other = (first, second) if held.is_by(first.pid) else (second, first)
         if held.is_by(leader.pid) and leader.leads():
             os.kill(leader.pid, signal.SIGSTOP)
@@ -97,6 +101,11 @@ def _caught(shore: mooring.Mooring, first: mooring.Pod, second: mooring.Pod) -> 
         shore.delete(*held.names)
         shore.have("Provisioned", *PLAIN, tend=_tending(first, second))
     raise AssertionError(f"no leader kept its lease for long enough to be stopped: {shore.said()}")
+
+
+def _leads(pod: mooring.Pod) -> bool:
+    pod.tend()
+    return pod.leads()
 
 
 def _tending(*pods: mooring.Pod) -> Callable[[], None]:

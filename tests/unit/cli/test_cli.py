@@ -357,6 +357,19 @@ def test_an_internal_error_is_no_traceback_in_the_face(
     assert "Traceback" in (asset_dir / ".moorage.log").read_text()
 
 
+def test_help_says_what_the_folder_is_where_it_is_no_asset_directory(capsys: pytest.CaptureFixture[str]) -> None:
+    def told(*words: str) -> str:
+        with pytest.raises(SystemExit):
+            main.main([*words, "--help"])
+        return " ".join(capsys.readouterr().out.split())
+
+    assert "--dir DIR folder of the demo (default: moorage-demo)" in told("demo")
+    assert "default: ." not in told("demo")
+    assert "--dir" not in told("lab") + told("lab", "start"), "the lab has none"
+    assert "--dir DIR asset directory (default: .)" in told("machines")
+    assert main.parser(["lab"]).parse_args(["--dir", "x", "lab", "stop", "--dir", "y"]).dir == "y", "taken all the same"
+
+
 @pytest.mark.parametrize("words", [["--help"], ["create", "--help"], ["version", "--help"]])
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
     code = (

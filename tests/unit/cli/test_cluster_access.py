@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from moorage.cli import cluster_access, main
+from moorage.installer import names
 from moorage.machines.runtime import errors
 
 FILE = Path("harbour/auth/kubeconfig")
@@ -80,16 +81,32 @@ def test_in_a_pod_nobody_is_told_to_give_a_kubeconfig_that_it_has_not() -> None:
         ("", "is empty"),
         ("{not: [yaml", "cannot be used: while parsing"),
         ("apiVersion: v1", "current-context"),
+        ("[]", "it is not built like one"),
+        ("hello", "it is not built like one"),
+        ("{current-context: c, contexts: hello, clusters: hello}", "Expected key name"),
+        (
+            "{current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}], clusters: [1], users: []}",
+            "it is not built like one",
+        ),
+        (b"\x8a\xff\x00", "it is not UTF-8"),
     ],
 )
+@pytest.mark.parametrize("resolver", ["", "127.0.0.1:1"], ids=["", "by a name server"])
 def test_a_kubeconfig_that_is_none_is_told_in_a_line(
-    command: list[str], content: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str],
+    content: str | bytes | None,
+    said: str,
+    resolver: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "kubeconfig"
+    monkeypatch.setenv(names.RESOLVER, resolver)
     if content is not None:
-        path.write_text(content)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
-    assert main.main([*command, "--kubeconfig", str(path)]) == 3
+    assert main.main([*command, "--kubeconfig", str(path)]) == 1
 
     error, remedy = capsys.readouterr().err.splitlines()
     assert error.startswith(f"error: the kubeconfig {path} ")
@@ -104,11 +121,39 @@ def test_without_any_cluster_it_is_said_where_one_was_looked_for(
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
 
-    assert main.main(["--dir", str(tmp_path), *command]) == 3
+    assert main.main(["--dir", str(tmp_path), *command]) == 1
 
     error, remedy = capsys.readouterr().err.splitlines()
     assert f"there is no {tmp_path / 'auth' / 'kubeconfig'}, and KUBECONFIG is not set" in error
     assert remedy == "next: give the folder of its installation by --dir, or its kubeconfig by --kubeconfig"
+
+
+def test_a_name_that_the_chosen_server_does_not_know_is_told_with_what_to_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = yaml.safe_load(written(tmp_path / "kubeconfig").read_text())
+    content["clusters"][0]["cluster"]["server"] = "https://api.berth.example.com:6443"
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(content))
+    monkeypatch.setenv(names.RESOLVER, "127.0.0.1:1")
+
+    assert main.main(["machines", "--kubeconfig", str(tmp_path / "kubeconfig")]) == 1
+
+    error, remedy = capsys.readouterr().err.splitlines()
+    assert "api.berth.example.com" in error
+    assert remedy == "next: see whether MOORAGE_RESOLVER=127.0.0.1:1 knows this cluster's names, or unset it"
+
+
+def test_a_cluster_that_leads_nowhere_is_no_matter_if_another_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = yaml.safe_load(written(tmp_path / "kubeconfig").read_text())
+    content["clusters"] += [{"name": "x", "cluster": {"server": "https://[::1"}}, {"name": "y", "cluster": {}}]
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(content))
+    monkeypatch.setenv(names.RESOLVER, "127.0.0.1:1")
+
+    assert main.main(["machines", "--kubeconfig", str(tmp_path / "kubeconfig")]) == 1
+
+    assert "is out of reach: 127.0.0.1:1: " in capsys.readouterr().err
 
 
 @COMMANDS

@@ -100,3 +100,16 @@ def test_what_went_is_counted(rounds: int, words: str) -> None:
     destroy._summary(argparse.Namespace(scope="cluster", output="text"), cast(talk.Voice, voice), known, done)
 
     assert voice.said == f"harbour-abcde is gone: {words}nothing is left"
+
+
+def test_data_that_destroy_keeps_is_named_last(capsys: pytest.CaptureFixture[str]) -> None:
+    known = metadata.named("harbour-abcde", "none")
+    done = removals.Destroyed(known.infra_id, ("vm",), 1, spared=("disk pvc-1 (1 GiB)", "disk pvc-2 (2 GiB)"))
+
+    destroy._summary(argparse.Namespace(scope="cluster", output="json"), talk.Voice(), known, done)
+
+    said = capsys.readouterr()
+    assert json.loads(said.out)["kept"] == ["disk pvc-1 (1 GiB)", "disk pvc-2 (2 GiB)"]
+    *_, counted, kept = said.err.splitlines()
+    assert "nothing is left" not in counted
+    assert "disk pvc-1 (1 GiB), disk pvc-2 (2 GiB): not made by moorage" in kept

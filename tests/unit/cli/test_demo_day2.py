@@ -127,7 +127,7 @@ def test_machines_that_never_come_end_the_demo(api: Api, tmp_path: Path, monkeyp
     with pytest.raises(demo_day2.Stuck, match="for 4 workers to be at work") as stuck:
         pool(tmp_path).scale(4)
 
-    assert "moorage machines" in stuck.value.remedy
+    assert stuck.value.remedy.endswith(f"moorage machines --once --kubeconfig {tmp_path / 'kubeconfig'}")
 
 
 @pytest.mark.parametrize("code", [0, 3])

@@ -7,7 +7,9 @@ import base64
 import contextlib
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -304,14 +306,15 @@ def test_health_and_metrics_are_served(harbour: Harbour, tmp_path: Path) -> None
 
 
 def _free_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
+    """A port that is free, below those that the kernel gives to connections."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def test_a_cluster_that_is_none_is_told_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["machine-api", "run", "--kubeconfig", str(tmp_path / "missing")]) == 3
+    assert main.main(["machine-api", "run", "--kubeconfig", str(tmp_path / "missing")]) == 1
 
     assert "kubeconfig" in capsys.readouterr().err
 
@@ -340,13 +343,15 @@ def test_which_cluster(words: list[str], environ: dict[str, str], expected: str 
     assert cluster_access.chosen(arguments, environ) == (Path(expected) if expected else None)
 
 
-def test_the_asset_directorys_cluster_comes_before_the_environments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("environ", [{"KUBECONFIG": "theirs"}, {"KUBERNETES_SERVICE_HOST": "x"}], ids=str)
+def test_the_asset_directorys_cluster_comes_before_the_environments(environ: dict[str, str], tmp_path: Path) -> None:
+    """In a pod too: who names a folder does not mean the cluster that the pod happens to run in."""
     made = tmp_path / "auth" / "kubeconfig"
     made.parent.mkdir()
     made.touch()
     arguments = argparse.Namespace(kubeconfig=None, dir=str(tmp_path))
 
-    assert cluster_access.chosen(arguments, {"KUBECONFIG": "theirs"}) == made
+    assert cluster_access.chosen(arguments, environ) == made
 
 
 def test_names_are_resolved_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from rich import console
 
 from moorage.cli import cluster_access, machines, main
 from moorage.engine import clock as clocks
-from moorage.machines import overview
+from moorage.machines import approval, overview
 from moorage.machines.runtime import kinds
 from tests.kube import calls, embedded
 from tests.unit.machines import memory
@@ -178,6 +178,26 @@ def test_a_machine_that_asks_to_be_let_in_says_by_which_request() -> None:
     assert row.why == "to be let in: request csr-7 is pending"
 
 
+@pytest.mark.parametrize(
+    ("requests", "why"),
+    [
+        ([rules.client()], "to be let in: request csr-7 is pending"),
+        ([], "to become a node: it has not asked for a certificate yet"),
+    ],
+)
+def test_a_machine_that_is_too_old_to_be_let_in_by_itself_says_so(requests: list[Any], why: str) -> None:
+    """It may have waited for room on a host for hours; what comes then is refused, and only a person can help."""
+    found = [machine(phase="Provisioned")]
+    in_time, too_late = (
+        overview.overview(found, [], [], requests, rules.MADE + approval.LATEST + more).machines[0].why
+        for more in (datetime.timedelta(), datetime.timedelta(seconds=1))
+    )
+
+    assert in_time == why
+    assert too_late.startswith(f"{why}, too late for a machine of more than 2 h; if it is yours: oc adm certificate")
+    assert (" approve csr-7" in too_late) == bool(requests)
+
+
 def test_a_request_that_was_decided_is_waited_for_no_more() -> None:
     request = rules.client()
     request["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
@@ -297,6 +317,32 @@ def test_a_narrow_screen_keeps_what_matters(width: int, missing: set[str]) -> No
     if width >= 70:
         words = heading.replace(machines.HEADINGS[-1], "").split()
         assert words == [word for word in machines.HEADINGS[:-1] if word not in missing], "none is cut"
+
+
+def test_on_the_narrowest_screen_names_are_broken_so_that_the_reason_is_seen() -> None:
+    name = "harbour-x7k2p-worker-0-abcde"
+    reason = "no host has room"
+    waiting = machine(name, "Provisioning", lastOperation={"state": "Failed", "description": reason})
+    screen = console.Console(file=io.StringIO(), width=40)
+
+    screen.print(machines.drawn(overview.overview([waiting], [], [], [], NOW), width=40))
+
+    _, *body = screen.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    first = body[0].partition("Provisioning")[0]
+    assert "".join(line[: len(first)].strip() for line in body) == name
+    assert " ".join(" ".join(body).split("Provisioning")[1].split()).startswith("no host")
+    assert all(word in " ".join(body) for word in reason.split())
+    assert all(len(line) <= 40 for line in body)
+
+
+def test_what_others_wrote_does_not_tear_the_table(shown: memory.Memory, capsys: pytest.CaptureFixture[str]) -> None:
+    torn = machine("m", "Provisioning", lastOperation={"state": "Failed", "description": "no\nroom\t\x1b[2Jhere\x07\r"})
+    shown.put(kinds.MACHINE, torn)
+
+    assert main.main(["machines"]) == 0
+
+    (line,) = [line for line in capsys.readouterr().out.split("\n") if " m " in line]
+    assert line.endswith("no room [2Jhere")
 
 
 @pytest.mark.needs("kubectl")

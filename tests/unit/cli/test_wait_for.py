@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from moorage.assets import keys
+from moorage.cli import talk, wait_for
 from moorage.installer import waiting
 from tests.unit.installer import fake_cluster
 from tests.unit.installer.fake_cluster import API, A, Zone
@@ -78,6 +79,15 @@ def test_the_installation_ends_in_what_a_person_needs(built: fake_cluster.Built,
     log = (built.directory / ".moorage.log").read_text()
     assert "export KUBECONFIG" in log
     assert password not in done.stderr + log
+
+
+def test_where_to_see_what_workers_wait_for_is_this_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    files = Path("harbour/auth/kubeconfig"), Path("harbour/auth/kubeadmin-password")
+    installed = waiting.Installed("https://api", "", "4.20.1", *files, missing="1 of 2 workers is a Node")
+
+    wait_for.summary(installed, Path("harbour"), talk.Voice())
+
+    assert "1 of 2 workers is a Node; see: moorage machines --once --dir harbour\n" in capsys.readouterr().err
 
 
 def test_a_script_gets_json(built: fake_cluster.Built, tmp_path: Path) -> None:

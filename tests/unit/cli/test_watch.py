@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import io
 import os
 import pty
@@ -135,6 +136,19 @@ def test_a_heartbeat_names_what_is_waited_for() -> None:
     assert given.said[before:] == [
         "info: 0 of 3 done, still at work on image: waiting for image to be ACTIVE (1 min of about 8 min)"
     ]
+
+
+def test_the_heart_beats_on_when_the_date_is_set_back() -> None:
+    given = Scenario()
+    given.begin()
+    given.tell(progress.Started, "image")
+    before = len(given.said)
+
+    given.clock._wall_start -= datetime.timedelta(hours=5)
+    given.clock.advance(watch.HEARTBEAT)
+    given.watch.beat()
+
+    assert len(given.said) == before + 1
 
 
 def test_no_heartbeat_where_nothing_is_under_way() -> None:
@@ -269,6 +283,29 @@ def test_the_screen_never_overflows(width: int, height: int) -> None:
     assert len(shown) < height
     assert max(map(len, shown)) <= width
     assert re.match(r"and \d+ more", shown[-1])
+
+
+class ClosedTerminal(Terminal):
+    """A terminal window until somebody closes it."""
+
+    closed_by_user = False
+
+    def write(self, words: str) -> int:
+        if self.closed_by_user:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().write(words)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_terminal_that_is_closed_does_not_hide_how_the_work_ended() -> None:
+    terminal = ClosedTerminal()
+    voice = talk.Voice("info", terminal)
+    seen = watch.Watch(voice, {}, "harbour", clocks.ManualClock(), live=True)
+
+    with pytest.raises(errors.Interrupted), live_view.shown(seen, voice):  # noqa: PT012 - it ends as work does
+        terminal.closed_by_user = True
+        voice.warn("stopping")
+        raise errors.Interrupted
 
 
 @pytest.mark.parametrize(

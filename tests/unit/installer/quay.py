@@ -44,6 +44,8 @@ class Quay:
         self.hidden = 0
         self.ghosts: dict[str, int] = {}
         self.removed: list[str] = []
+        #: What hangs on a thing and stays, by the thing's name.
+        self.holds: dict[str, list[str]] = {}
         self.looks = 0
 
     def discover(
@@ -58,7 +60,8 @@ class Quay:
         return ()
 
     def _remnant(self, name: str, stage: int) -> contract.Remnant:
-        return contract.Remnant("thing", name, stage, lambda: self._remove(name), lambda: self._present(name))
+        held = self.holds.get(name, [])
+        return contract.Remnant("thing", name, stage, lambda: self._remove(name), lambda: self._present(name), held)
 
     def _remove(self, name: str) -> None:
         if name not in self.things:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from moorage.installer import awaited_workers, diagnosis
 from tests.unit.installer.waiting_world import node, request
 
+HERE = Path()
 FACTS = diagnosis.Facts(masters=3, workers=2)
 MASTERS = [node(f"master-{number}") for number in range(3)]
 IMAGE = "registry.example.com/moorage:demo"
@@ -152,7 +154,7 @@ def test_nothing_is_said_of_them_before_the_masters_are_there_or_when_all_is_wel
 def test_what_to_do_about_an_image_that_cannot_be_pulled() -> None:
     sight = diagnosis.Sight(makers=awaited_workers.Sight((), deployment(0), [unpulled()]))
 
-    advice = diagnosis.advice(sight)
+    advice = diagnosis.advice(sight, HERE)
 
     assert f"push {IMAGE} to where the nodes can pull it" in advice
     assert "oc -n openshift-machine-api set image deployment/moorage-machine-api" in advice
@@ -163,13 +165,27 @@ def test_where_to_see_more_of_controllers_that_end_and_of_machines_that_wait() -
     ended = awaited_workers.Sight((), deployment(0), [pod(lastState={"terminated": {"exitCode": 3}})])
     at_work = awaited_workers.Sight((), deployment(1))
 
-    assert diagnosis.advice(diagnosis.Sight(makers=ended)) == (
+    assert diagnosis.advice(diagnosis.Sight(makers=ended), HERE) == (
         "see all they said: oc -n openshift-machine-api logs deployment/moorage-machine-api --previous"
     )
-    assert diagnosis.advice(diagnosis.Sight(makers=at_work, machines=[machine("w", "Provisioning")])) == (
+    assert diagnosis.advice(diagnosis.Sight(makers=at_work, machines=[machine("w", "Provisioning")]), HERE) == (
         "see what each waits for: moorage machines --once"
     )
-    assert diagnosis.advice(diagnosis.Sight(makers=at_work, machines=[machine("m", role="master")])) == ""
+    assert diagnosis.advice(diagnosis.Sight(makers=at_work, machines=[machine("m", role="master")]), HERE) == ""
+
+
+@pytest.mark.parametrize(
+    ("available", "pods", "command"),
+    [(0, [unpulled()], "moorage machine-api run"), (1, [], "moorage machines --once")],
+)
+def test_what_is_to_be_typed_is_for_this_cluster_wherever_its_folder_is(
+    available: int, pods: list[Any], command: str
+) -> None:
+    """Without the folder it would end with an error, or find another cluster by KUBECONFIG."""
+    makers = awaited_workers.Sight((), deployment(available), pods)
+    sight = diagnosis.Sight(makers=makers, machines=[machine("w", "Provisioning")])
+
+    assert diagnosis.advice(sight, Path("my clusters/harbour")).endswith(f": {command} --dir 'my clusters/harbour'")
 
 
 @pytest.mark.parametrize(("replicas", "words"), [(1, ""), (3, "1 of 3 workers is a Node")])
@@ -194,7 +210,7 @@ def test_as_many_workers_are_missed_as_their_sets_are_to_have(replicas: int, wor
     ],
 )
 def test_otherwise_there_is_no_advice(makers: awaited_workers.Sight) -> None:
-    assert diagnosis.advice(diagnosis.Sight(makers=makers)) == ""
+    assert diagnosis.advice(diagnosis.Sight(makers=makers), HERE) == ""
 
 
 class Reader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -177,7 +178,7 @@ def test_operators_with_the_same_trouble_are_told_of_together() -> None:
 def test_requests_of_others_are_left_alone() -> None:
     other = {"metadata": {"name": "csr-x"}, "spec": {"username": "system:admin", "request": "bm8="}, "status": {}}
 
-    assert diagnosis.advice(diagnosis.Sight(requests=[other])) == ""
+    assert diagnosis.advice(diagnosis.Sight(requests=[other]), Path()) == ""
 
 
 @pytest.mark.parametrize("shape", [{}, {"status": None}, {"status": {"conditions": None}}, {"status": conditions()}])

@@ -344,3 +344,18 @@ def test_a_flow_that_was_stopped_by_its_user(path: Path) -> None:
     found = stage(path)
     assert [bar.state for bar in found.bars] == ["stopped"]
     assert found.tries[0].outcome == "interrupted"
+
+
+def test_a_date_that_was_set_back_in_the_midst_is_drawn_and_took_no_time(path: Path) -> None:
+    with journals.Journal(path) as journal:
+        journal.remember("later", {"a": {"kind": "stage", "needs": []}}, phase="forward")
+        number = journal.begin("later", moment(3600))
+        journal.append(number, progress.Started("later", "a", moment(3601)))
+        journal.append(number, progress.Finished("later", "a", moment(10), seconds=5.0))
+        journal.end("later", number, "finished", moment(11))
+
+    found = stage(path)
+
+    assert [attempt.seconds for attempt in found.tries] == [0.0]
+    assert [bar.seconds for bar in found.bars] == [0.0]
+    assert all(float(bar["width"]) > 0 for bar in page(path).bars())

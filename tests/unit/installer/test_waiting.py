@@ -10,7 +10,7 @@ import pytest
 
 from moorage import errors
 from moorage.engine import errors as engine_errors
-from moorage.installer import diagnosis, kubeconfig, waiting
+from moorage.installer import awaited_workers, diagnosis, kubeconfig, waiting
 from tests.unit.installer import fake_cluster
 from tests.unit.installer.fake_cluster import API
 from tests.unit.installer.waiting_world import (
@@ -167,6 +167,21 @@ def test_a_flapping_api_neither_ends_the_wait_nor_hides_what_was_seen(
 
     assert "answers 503" in caught.value.missing
     assert "last seen before that: 2 of 3 masters are Nodes" in caught.value.missing
+
+
+@pytest.mark.parametrize(("event", "lacking"), [("bootstrap", waiting.BOOTSTRAP), ("install", diagnosis.VERSION)])
+def test_where_to_look_for_workers_is_this_cluster(
+    event: str, lacking: str, built: fake_cluster.Built, tmp_path: Path
+) -> None:
+    makers = {awaited_workers.DEPLOYMENT: {"status": {"availableReplicas": 1}}}
+    machines = {diagnosis.MACHINES: items({"metadata": {"name": "worker-3"}, "status": {}})}
+    with (
+        watched(built, lambda _: {**READY, lacking: 404, **makers, **machines}, tmp_path) as wait,
+        pytest.raises(waiting.WaitFailed) as caught,
+    ):
+        getattr(wait, event)()
+
+    assert caught.value.remedy.endswith(f"moorage machines --once --dir {built.directory}")
 
 
 def test_the_cluster_is_installed(built: fake_cluster.Built, tmp_path: Path) -> None:
