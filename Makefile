@@ -25,7 +25,7 @@ conformance: ## what we generate, judged by the real programs that will read it
 	@$(BIN)/python -m pytest -n 2 tests/kube tests/machines --kube=real
 	@$(BIN)/python -m pytest -n 2 tests/kube tests/machines --kube=lab
 
-bench: ## ratios of DESIGN, each measured against its floor in the same run
+bench: ## what our work costs beside the least that it could, both measured in the same run
 	@tools/setup run
 	@$(BIN)/python tests/bench/run.py
 

@@ -33,7 +33,7 @@ def add_flag(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--kubeconfig",
         metavar="FILE",
-        help="the cluster (default: that of the asset directory, or KUBECONFIG, or in a pod its own)",
+        help="the cluster (default: that of the asset directory, else in a pod its own, else that of KUBECONFIG)",
     )
 
 
@@ -58,11 +58,11 @@ def chosen(arguments: argparse.Namespace, environ: Mapping[str, str] = os.enviro
 
     if arguments.kubeconfig:
         return Path(arguments.kubeconfig)
-    if environ.get(_IN_CLUSTER):
-        return None
     made = Path(arguments.dir) / kubeconfig.FILE
     if made.exists():
         return made
+    if environ.get(_IN_CLUSTER):
+        return None
     return Path(environ["KUBECONFIG"]) if environ.get("KUBECONFIG") else None
 
 
@@ -79,9 +79,12 @@ def connected(arguments: argparse.Namespace, clock: clocks.Clock) -> Iterator[cl
         api = connection.in_cluster()
     else:
         _require_file(path)
+        # What is wrong with it is to be told of this file, and not of a copy.
+        api = connection.from_kubeconfig(path)
         with _resolvable(path, os.environ, clock) as usable:
-            # It is read at once, and whatever files it needs are the official client's.
-            api = connection.from_kubeconfig(usable)
+            if usable != path:
+                # It is read at once, and whatever files it needs are the official client's.
+                api = connection.from_kubeconfig(usable)
     if not api.configuration.verify_ssl:
         # Whoever wrote that into a kubeconfig knows it, and need not be told at every call.
         import urllib3
@@ -98,7 +101,7 @@ def _require_pod(arguments: argparse.Namespace, environ: Mapping[str, str]) -> N
     from moorage.installer import kubeconfig
 
     if not environ.get(_IN_CLUSTER):
-        raise errors.ConfigError(
+        raise errors.MoorageError(
             f"no cluster is named: there is no {Path(arguments.dir) / kubeconfig.FILE}, and KUBECONFIG is not set",
             remedy="give the folder of its installation by --dir, or its kubeconfig by --kubeconfig",
         )
@@ -110,7 +113,7 @@ def _require_file(path: Path) -> None:
 
     if os.pathsep not in str(path) and not path.is_file():
         what = "is not a file" if path.exists() else "is not there"
-        raise errors.ConfigError(f"the kubeconfig {path} {what}", remedy=_GIVE_ANOTHER)
+        raise errors.MoorageError(f"the kubeconfig {path} {what}", remedy=_GIVE_ANOTHER)
 
 
 def explained(refused: api_errors.ApiError, path: Path | None) -> top.MoorageError:
@@ -145,7 +148,13 @@ def _resolvable(path: Path, environ: Mapping[str, str], clock: clocks.Clock) -> 
     if names.chosen_server(environ) is None:
         yield path
         return
-    content = _with_addresses(_loaded(path), environ, clock)
+    content = _loaded(path)
+    try:
+        content = _with_addresses(content, environ, clock)
+    except names.NameProblem as unknown:
+        chosen_one = f"{names.RESOLVER}={environ[names.RESOLVER]}"
+        unknown.remedy = f"see whether {chosen_one} knows this cluster's names, or unset it"
+        raise
     # Beside the original, as paths in it count from there.
     descriptor, draft = tempfile.mkstemp(prefix=".kubeconfig-", dir=path.parent)
     try:
@@ -166,19 +175,23 @@ def _loaded(path: Path) -> Any:
     try:
         return yaml.safe_load(path.read_bytes())
     except (OSError, yaml.YAMLError) as problem:
-        raise errors.ConfigError(f"the kubeconfig {path} cannot be read", remedy=_GIVE_ANOTHER) from problem
+        raise errors.MoorageError(f"the kubeconfig {path} cannot be read", remedy=_GIVE_ANOTHER) from problem
 
 
 def _with_addresses(content: Any, environ: Mapping[str, str], clock: clocks.Clock) -> Any:
     from moorage.installer import names
 
     for entry in (content.get("clusters") or ()) if isinstance(content, dict) else ():
-        cluster = entry.get("cluster") or {}
-        parts = urllib.parse.urlsplit(str(cluster.get("server") or ""))
-        if not parts.hostname:
+        try:
+            cluster = entry["cluster"]
+            parts = urllib.parse.urlsplit(str(cluster["server"]))
+            name, port = parts.hostname, parts.port or 443
+        except (TypeError, LookupError, ValueError):
+            continue  # one that leads nowhere; if it is the one that is meant, its user will hear so
+        if not name:
             continue
-        address = names.resolve(parts.hostname, environ, clock)[0]
+        address = names.resolve(name, environ, clock)[0]
         host = f"[{address}]" if ":" in address else address
-        cluster["server"] = parts._replace(netloc=f"{host}:{parts.port or 443}").geturl()
-        cluster.setdefault("tls-server-name", parts.hostname)
+        cluster["server"] = parts._replace(netloc=f"{host}:{port}").geturl()
+        cluster.setdefault("tls-server-name", name)
     return content

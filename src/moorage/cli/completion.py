@@ -31,7 +31,7 @@ class _Node:
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):
                 self.verbs = {choice.dest: choice.help or "" for choice in action._choices_actions}
-            elif action.option_strings:
+            elif action.option_strings and action.help != argparse.SUPPRESS:
                 self.flags |= dict.fromkeys(action.option_strings, action.help or "")
             elif action.choices:
                 self.words += [str(choice) for choice in action.choices]

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, voice: talk.Voice) -> int:
             rollback=arguments.rollback,
             accept_changes=arguments.accept_changes,
         )
-    _summary(created, voice, time.monotonic() - started)
+    _summary(created, root, voice, time.monotonic() - started)
     return 0
 
 
@@ -94,9 +94,9 @@ def _audience(voice: talk.Voice, clock: clocks.Clock) -> Iterator[story.Audience
         )
 
 
-def _summary(created: story.Created, voice: talk.Voice, seconds: float) -> None:
+def _summary(created: story.Created, root: Path, voice: talk.Voice, seconds: float) -> None:
     from moorage.cli import wait_for
     from moorage.installer import durations
 
     voice.info(f"{created.cluster_domain} ({created.infra_id}) was made in {durations.words(seconds)}")
-    wait_for.summary(created.installed, voice)
+    wait_for.summary(created.installed, root, voice)

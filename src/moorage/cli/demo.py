@@ -54,8 +54,8 @@ _PULL_SECRET = '{"auths":{"registry.example.com":{"auth":"ZGVtbzpkZW1v"}}}'  # n
 
 def add(command: argparse.ArgumentParser, _: argparse.ArgumentParser) -> None:
     command.description = (
-        f"Installs a cluster of {MASTERS} masters and {WORKERS} workers in a lab of its own, in the folder "
-        f"{FOLDER} or in --dir; scales it, takes the power from a worker, sees it replaced, and destroys it all."
+        f"Installs a cluster of {MASTERS} masters and {WORKERS} workers in a lab of its own, "
+        "scales it, takes the power from a worker, sees it replaced, and destroys it all."
     )
     command.add_argument("--keep", action="store_true", help="leave the lab and the cluster running at the end")
     command.add_argument(

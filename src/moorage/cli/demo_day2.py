@@ -7,6 +7,7 @@ asked of the cluster's API, by kubectl where there is one; the work is done by t
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import time
@@ -100,7 +101,8 @@ class Pool:
             except OSError:
                 pass  # an API that is busy with itself for a moment
             time.sleep(_EVERY)
-        raise Stuck(f"waited {_PATIENCE:.0f} s for {what}", remedy="moorage machines --once tells what each waits for")
+        command = f"moorage machines --once --kubeconfig {shlex.quote(str(self._kubeconfig))}"
+        raise Stuck(f"waited {_PATIENCE:.0f} s for {what}", remedy=f"see what each waits for: {command}")
 
     def _kubectl(self, words: tuple[str, ...], instead: Callable[[], object]) -> None:
         """By kubectl, or by the API itself where that is not installed."""

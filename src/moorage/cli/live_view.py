@@ -51,8 +51,14 @@ def shown(watched: watch.Watch, voice: talk.Voice) -> Iterator[None]:
         redirect_stdout=False,
         redirect_stderr=False,
     )
-    with view, voice.through(_Above(screen)):  # type: ignore[arg-type]  # a TextIOBase is what TextIO asks to be
-        yield
+    view.start()
+    try:
+        with voice.through(_Above(screen)):  # type: ignore[arg-type]  # a TextIOBase is what TextIO asks to be
+            yield
+    finally:
+        # On a terminal that was closed there is nothing to tidy up, and how the work ended must not be lost over it.
+        with contextlib.suppress(OSError):
+            view.stop()
 
 
 def drawn(scene: watch.Scene, now: datetime.datetime, height: int = 25) -> console.Group:

@@ -63,9 +63,16 @@ def run(arguments: argparse.Namespace, _: talk.Voice) -> int:
         log.info("stopping: what is under way is finished first")
         stop.set()
 
+    assembled: list[assembly.Assembly] = []
+
+    def leave_nothing() -> None:
+        for each in assembled:
+            each.close()
+
     clock = clocks.from_environment()
     # The signals stop a clock of their own: ours goes on until what is under way is finished.
-    with interrupt.stops(clocks.Clock(), notice=asked_to_stop), cluster_access.connected(arguments, clock) as client:
+    asking = interrupt.stops(clocks.Clock(), notice=asked_to_stop, at_once=leave_nothing)
+    with asking, cluster_access.connected(arguments, clock) as client:
         found = assembly.discover(client, arguments.platform)
         controllers = assembly.Assembly(
             client,
@@ -74,6 +81,7 @@ def run(arguments: argparse.Namespace, _: talk.Voice) -> int:
             metrics_address=arguments.metrics_address,
             workers=arguments.workers or assembly.WORKERS,
         )
+        assembled.append(controllers)
         controllers.run(stop)
     log.info("stopped")
     return 0

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 HEADINGS = ("SET", "MACHINE", "PHASE", "NODE", "INSTANCE", "AGE", "WAITS FOR")
 #: What a narrow screen does without, in this order: a node is called like its machine, and a machine like its set.
 _DISPENSABLE = ("NODE", "SET", "AGE", "INSTANCE")
-#: Letters that the last column has at least.
+_NAME = "MACHINE"
+#: Letters that the last column has at least, where names need not be broken.
 _LEAST = 20
 _NAMESPACE = "openshift-machine-api"
 _PER_SECOND = 2
@@ -79,7 +80,13 @@ def cells(row: overview.Row) -> tuple[str, ...]:
     from moorage.installer import durations
 
     age = durations.words(row.seconds)
-    return (row.set or "-", row.machine, row.phase or "-", row.node or "-", row.instance or "-", age, row.why)
+    words = (row.set or "-", row.machine, row.phase or "-", row.node or "-", row.instance or "-", age, row.why)
+    return tuple(_in_a_line(each) for each in words)
+
+
+def _in_a_line(text: str) -> str:
+    """What others wrote, without that which would tear the table: breaks of lines, and words to the terminal."""
+    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
 
 
 def _looked(client: clients.Client, clock: clocks.Clock) -> overview.Overview:
@@ -184,10 +191,22 @@ def fitting(rows: Sequence[tuple[str, ...]], width: int) -> list[int]:
     left = list(range(len(HEADINGS)))
     for heading in ("", *_DISPENSABLE):
         left = [column for column in left if HEADINGS[column] != heading]
-        taken = sum(max(len(row[column]) for row in (HEADINGS, *rows)) + 1 for column in left[:-1])
-        if taken + _LEAST <= width:
+        if _taken(rows, left[:-1]) + _LEAST <= width:
             break
     return left
+
+
+def _taken(rows: Sequence[tuple[str, ...]], columns: Sequence[int]) -> int:
+    """Letters that these columns take, with the space behind each."""
+    return sum(max(len(row[column]) for row in (HEADINGS, *rows)) + 1 for column in columns)
+
+
+def _room_for_names(rows: Sequence[tuple[str, ...]], columns: Sequence[int], width: int) -> int | None:
+    """Letters in a line for a machine's name on a screen that even the fewest columns do not fit; None on others."""
+    if _taken(rows, columns[:-1]) + _LEAST <= width:
+        return None
+    others = [column for column in columns[:-1] if HEADINGS[column] != _NAME]
+    return max(1, (width - _taken(rows, others) - 1) // 2)
 
 
 def drawn(found: overview.Overview, silent: float = 0.0, width: int = 200) -> console.Group:
@@ -199,7 +218,12 @@ def drawn(found: overview.Overview, silent: float = 0.0, width: int = 200) -> co
     rows = table.Table(box=None, pad_edge=False, expand=True)
     listed = [cells(row) for row in found.machines]
     columns = fitting(listed, width)
+    room = _room_for_names(listed, columns, width)
     for heading in (HEADINGS[column] for column in columns):
+        if room is not None and heading == _NAME:
+            # In several lines, as names differ in their last letters.
+            rows.add_column(heading, overflow="fold", max_width=room)
+            continue
         is_last = heading == HEADINGS[-1]
         rows.add_column(heading, overflow="ellipsis", no_wrap=not is_last, ratio=1 if is_last else None)
     for row, words in zip(found.machines, listed, strict=True):

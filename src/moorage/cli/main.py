@@ -40,6 +40,8 @@ _FLAGS = {
     "--dir DIR": "asset directory (default: .)",
     "--log-level LEVEL": "what is said on the terminal: debug, info, warn or error (default: info)",
 }
+_DIRS = {"demo": "folder of the demo (default: moorage-demo)", "lab": ""}
+"""What `--dir` is for commands that mean no asset directory by it: the lab's have none, and take it without a word."""
 _LEVELS = ("debug", "info", "warn", "error")
 
 
@@ -65,20 +67,21 @@ def parser(words: Container[str] = COMMANDS) -> argparse.ArgumentParser:
         def format_help(self) -> str:
             return overview()
 
-    shared = argparse.ArgumentParser(add_help=False)
-    _global_flags(shared, argparse.SUPPRESS, argparse.SUPPRESS)
     root = Root(prog="moorage", allow_abbrev=False)
     _global_flags(root, ".", "info")
     verbs = root.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=argparse.ArgumentParser)
     for name, text in COMMANDS.items():
+        shared = argparse.ArgumentParser(add_help=False)
+        directory = _DIRS.get(name, _FLAGS["--dir DIR"])
+        _global_flags(shared, argparse.SUPPRESS, argparse.SUPPRESS, directory or argparse.SUPPRESS)
         command = verbs.add_parser(name, help=text, parents=[shared])
         if name in words:
             importlib.import_module(f"moorage.cli.{name.replace('-', '_')}").add(command, shared)
     return root
 
 
-def _global_flags(to: argparse.ArgumentParser, directory: str, level: str) -> None:
-    to.add_argument("--dir", default=directory, metavar="DIR", help=_FLAGS["--dir DIR"])
+def _global_flags(to: argparse.ArgumentParser, directory: str, level: str, what: str = _FLAGS["--dir DIR"]) -> None:
+    to.add_argument("--dir", default=directory, metavar="DIR", help=what)
     to.add_argument("--log-level", default=level, choices=_LEVELS, metavar="LEVEL", help=_FLAGS["--log-level LEVEL"])
 
 

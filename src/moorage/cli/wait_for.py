@@ -51,7 +51,7 @@ def run_install(arguments: argparse.Namespace, voice: talk.Voice) -> int:
         with awaited.journaled(Path(arguments.dir), "install", clock, _sayer(voice)) as say:
             installed = waiting.install_complete(Path(arguments.dir), clock, os.environ, say)
         voice.info(f"{installed.version or 'the cluster'} is installed after {durations.words(clock.now())}")
-        summary(installed, voice)
+        summary(installed, Path(arguments.dir), voice)
         return {
             "version": installed.version,
             "apiURL": installed.api_url,
@@ -105,11 +105,14 @@ def _report(
         print(json.dumps(told, indent=1), flush=True)
 
 
-def summary(installed: waiting.Installed, voice: talk.Voice) -> None:
+def summary(installed: waiting.Installed, root: Path, voice: talk.Voice) -> None:
+    from moorage.installer import wording
+
     for complaint in installed.degraded:
         voice.warn(complaint)
     if installed.missing:
-        voice.warn(f"the cluster works, but {installed.missing}; see: moorage machines --once")
+        see = wording.command("moorage machines --once", root)
+        voice.warn(f"the cluster works, but {installed.missing}; see: {see}")
     if installed.console_url:
         voice.info(f"console: {installed.console_url}")
         voice.info(f"log in as kubeadmin with the password in {installed.kubeadmin_password.absolute()}")
@@ -128,4 +131,6 @@ def _sayer(voice: talk.Voice) -> waiting.Say:
 
 
 def _command(event: str, directory: str) -> str:
-    return f"moorage wait-for {event}" + ("" if directory == "." else f" --dir {shlex.quote(directory)}")
+    from moorage.installer import wording
+
+    return wording.command(f"moorage wait-for {event}", Path(directory))

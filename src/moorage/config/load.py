@@ -38,8 +38,8 @@ def read(
     return parse(read_bytes(path), stanzas, source=str(path))
 
 
-def read_bytes(path: pathlib.Path) -> bytes:
-    """The file's content, if it is a file of a sane size."""
+def read_bytes(path: pathlib.Path, *, if_missing: str = "run: moorage create install-config") -> bytes:
+    """The file's content, if it is a file of a sane size; ``if_missing`` is the remedy for one that is not there."""
     try:
         if path.is_dir():
             raise errors.ConfigError(
@@ -56,7 +56,7 @@ def read_bytes(path: pathlib.Path) -> bytes:
             )
         return content
     except FileNotFoundError:
-        raise errors.ConfigError(f"there is no {path}", remedy="run: moorage create install-config") from None
+        raise errors.ConfigError(f"there is no {path}", remedy=if_missing) from None
     except OSError as error:
         raise errors.ConfigError(f"{path} cannot be read: {error.strerror}", remedy="check its permissions") from None
 

@@ -376,7 +376,7 @@ def _contents(given: str) -> str:
 
 
 def _answers_in(path: pathlib.Path, known: Sequence[str]) -> dict[str, str]:
-    document = source.load(load.read_bytes(path))
+    document = source.load(load.read_bytes(path, if_missing="name the file of the answers with --answers"))
     found = list(document.faults)
     answers = {}
     for key, value in (document.data or {}).items():

@@ -11,6 +11,7 @@ import dataclasses
 import datetime
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from moorage.assets import machine_api_manifests as controllers
@@ -71,20 +72,25 @@ def sentences(sight: Sight, machines: Sequence[Object], asking: Mapping[str, str
             yield f"the machines {', '.join(wording.cut(names, 'machines'))} are {phase}{_leading(why, 'wait')}"
 
 
-def advice(sight: Sight, machines: Sequence[Object]) -> str:
-    """What helps controllers that do not run, or where to see what machines wait for; empty if nothing is wrong."""
+def advice(sight: Sight, machines: Sequence[Object], root: Path) -> str:
+    """What helps controllers that do not run, or where to see what machines wait for; empty if nothing is wrong.
+
+    ``root`` is the asset directory of the cluster: commands that do not name it would look elsewhere for one.
+    """
     if not is_at_work(sight.deployment):
         image = next((image for image, _ in _unpulled(sight.pods)), "")
-        return _advice_on_image(image) if image else _advice_on_end(sight.pods)
+        return _advice_on_image(image, root) if image else _advice_on_end(sight.pods)
     waiting = [each for each in machines if objects.role(each) != "master" and not objects.node_name(each)]
-    return "see what each waits for: moorage machines --once" if sight.deployment and waiting else ""
+    if not (sight.deployment and waiting):
+        return ""
+    return f"see what each waits for: {wording.command('moorage machines --once', root)}"
 
 
-def _advice_on_image(image: str) -> str:
+def _advice_on_image(image: str, root: Path) -> str:
     change = f"oc -n {controllers.NAMESPACE} set image deployment/{controllers.NAME} '*=IMAGE'"
     return (
         f"push {image} to where the nodes can pull it (pull secret, mirror, proxy), or name another: {change}; "
-        "until then this makes the workers from here: moorage machine-api run"
+        f"until then this makes the workers from here: {wording.command('moorage machine-api run', root)}"
     )
 
 

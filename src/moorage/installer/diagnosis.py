@@ -12,6 +12,7 @@ import base64
 import binascii
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from cryptography import x509
@@ -220,11 +221,11 @@ def etcd_missing(etcd: Object, endpoints: Object, facts: Facts) -> str:
     )
 
 
-def advice(sight: Sight) -> str:
+def advice(sight: Sight, root: Path) -> str:
     """What a person can do about it from here, if anything."""
     waiting = [request.name for request in _requests(sight) if request.state == "pending"]
     if not waiting:
-        return awaited_workers.advice(sight.makers, sight.machines)
+        return awaited_workers.advice(sight.makers, sight.machines, root)
     named = " ".join(waiting[:_MOST_NAMED])
     more = f" (and {len(waiting) - _MOST_NAMED} more)" if len(waiting) > _MOST_NAMED else ""
     return f"if these machines are yours, let them in: oc adm certificate approve {named}{more}"

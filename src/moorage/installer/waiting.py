@@ -117,7 +117,7 @@ def bootstrap_complete(
 
         def bootstrapped() -> None:
             meanwhile()
-            _bootstrapped(reader, facts, cause)
+            _bootstrapped(reader, facts, cause, directory)
 
         until(stages[1], bootstrapped, clock, say)
         until(stages[2], lambda: _etcd_moved(reader, facts), clock, say)
@@ -130,7 +130,7 @@ def install_complete(directory: Path, clock: clocks.Clock, environ: Mapping[str,
     with kube.Reader(kubeconfig.read(path), clock, environ) as reader:
         install, ingress, operators, console = _install_stages(path, facts)
         cause = _cause(probes.Prober(directory, clock, environ), clock)
-        version = until(install, lambda: _installed(reader, facts, cause), clock, say)
+        version = until(install, lambda: _installed(reader, facts, cause, directory), clock, say)
         kubeconfig.trust(path, until(ingress, lambda: _ingress_authority(reader), clock, say))
         quiet = Quiet(clock)
         settled = until(operators, lambda: quiet.all_of(diagnosis.listed(reader, diagnosis.OPERATORS)), clock, say)
@@ -283,7 +283,7 @@ def until(stage: Stage, look: Callable[[], T], clock: clocks.Clock, say: Say) ->
         clock.sleep(min(_EVERY, deadline.remaining()))
 
 
-def _bootstrapped(reader: kube.Reader, facts: diagnosis.Facts, cause: Cause) -> None:
+def _bootstrapped(reader: kube.Reader, facts: diagnosis.Facts, cause: Cause, root: Path) -> None:
     data = diagnosis.present(reader, BOOTSTRAP).get("data")
     status = str(data.get("status") or "") if isinstance(data, dict) else ""
     if status == "complete":
@@ -298,7 +298,7 @@ def _bootstrapped(reader: kube.Reader, facts: diagnosis.Facts, cause: Cause) -> 
     told = f"the bootstrap says {status!r}" if status else ""
     raise NotYet(
         wording.joined(told, missing) or "all masters are Ready; the bootstrap has yet to say that it is done",
-        diagnosis.advice(sight),
+        diagnosis.advice(sight, root),
     )
 
 
@@ -321,7 +321,7 @@ def _cause(prober: probes.Prober, clock: clocks.Clock) -> Cause:
     return lambda role: prober.sentence(role) if role and patience.expired else ""
 
 
-def _installed(reader: kube.Reader, facts: diagnosis.Facts, cause: Cause) -> str:
+def _installed(reader: kube.Reader, facts: diagnosis.Facts, cause: Cause, root: Path) -> str:
     version = diagnosis.present(reader, diagnosis.VERSION)
     states = {
         kind: diagnosis.condition(version, kind).get("status") for kind in ("Available", "Failing", "Progressing")
@@ -330,7 +330,7 @@ def _installed(reader: kube.Reader, facts: diagnosis.Facts, cause: Cause) -> str
         return _version(version)
     sight = diagnosis.look(reader)
     missing = wording.joined(diagnosis.sentence(sight, facts), cause(diagnosis.silent(sight, facts)))
-    raise NotYet(missing or "the cluster version is not settled", diagnosis.advice(sight))
+    raise NotYet(missing or "the cluster version is not settled", diagnosis.advice(sight, root))
 
 
 def _version(version: Mapping[str, Any]) -> str:

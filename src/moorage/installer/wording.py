@@ -7,7 +7,9 @@ What passes by while somebody waits is cut to a line; the whole is kept for the 
 from __future__ import annotations
 
 import collections
+import shlex
 from collections.abc import Hashable, Iterable, Sequence
+from pathlib import Path
 from typing import Final, TypeVar
 
 Reason = TypeVar("Reason", bound=Hashable)
@@ -20,6 +22,11 @@ _LONGEST_FIRST: Final = 120
 _SHORTEST_PART: Final = 60
 _MOST_LISTED: Final = 6
 _BETWEEN: Final = "; "
+
+
+def command(words: str, root: Path) -> str:
+    """A command to be typed after ours: for the same asset directory, from the same place."""
+    return words if str(root) == "." else f"{words} --dir {shlex.quote(str(root))}"
 
 
 def joined(*parts: str) -> str:
