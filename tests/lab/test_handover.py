@@ -164,7 +164,7 @@ def _destroyed_without_an_api(scene: ovirt_scene.Scene) -> None:
         for vm in masters[:2]:
             while (found := vms.look(engine, str(vm.id))) is not None:
                 with contextlib.suppress(failures.PlatformFailure):
-                    vms.take_away(engine, found)
+                    vms.take_away(engine, found, scene.infra_id)
                 time.sleep(0.2)
     scene.control("POST", f"/lab/machines/{masters[2].name}/kill")
     assert len(workers(scene)) == 2

@@ -52,7 +52,7 @@ def is_at_work(deployment: Object) -> bool:
     return not deployment or bool(objects.status(deployment).get("availableReplicas"))
 
 
-def sentences(sight: Sight, machines: Sequence[Object], asking: Mapping[str, str]) -> Iterator[str]:
+def sentences(sight: Sight, machines: Sequence[Object], asking: Mapping[str, overview.Request]) -> Iterator[str]:
     """What is known of the workers that are not nodes yet; ``asking`` has the pending requests by node name."""
     yield from _idle(sight)
     for found in sight.sets:

@@ -19,6 +19,7 @@ from cryptography import x509
 from cryptography.x509 import oid
 
 from moorage.installer import awaited_workers, kube, wording
+from moorage.machines import overview
 
 Object = Mapping[str, Any]
 
@@ -267,7 +268,7 @@ def _unmade(have: int, want: int | None, sight: Sight) -> str:
     """What those say that make the workers, if some are missing."""
     if want is None or have >= want:
         return ""
-    asking = {request.node: request.name for request in _newcomers(sight) if request.state == "pending"}
+    asking = {each.node: overview.Request(each.name) for each in _newcomers(sight) if each.state == "pending"}
     told = list(awaited_workers.sentences(sight.makers, sight.machines, asking))
     return wording.joined(*wording.cut(told, "machines"))
 

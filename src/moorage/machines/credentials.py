@@ -193,8 +193,8 @@ class Rotating:
     def update(self, machine: contract.Machine) -> contract.Instance:
         return self._use(lambda actuator: actuator.update(machine))
 
-    def delete(self, machine: contract.Machine) -> None:
-        self._use(lambda actuator: actuator.delete(machine))
+    def delete(self, machine: contract.Machine) -> bool:
+        return self._use(lambda actuator: actuator.delete(machine))
 
     def place(self, machine: contract.Machine) -> contract.Place:
         return self._use(

@@ -47,14 +47,14 @@ class Absences:
         self._told_by[uid] = source
         found = conditions.find(status.get("conditions"), _KIND) or {}
         since = None if is_anew else conditions.since(status.get("conditions"), _KIND, _REASON)
-        if since is None:
+        if since is not None and found.get("status") == "False":
+            return 0.0  # it has been given up for this already
+        if since is None or since > now:  # the date was wrong, then or now: a wait for it might never end
             # Without the former one, which may say the same: what counts is the date.
             status["conditions"] = [each for each in status.get("conditions") or () if each.get("type") != _KIND]
             machine_status.set_condition(status, now, _KIND, "Unknown", _REASON, _IN_DOUBT)
             # A second more, as the moment is written down in whole ones.
             return DOUBT + 1.0
-        if found.get("status") == "False":
-            return 0.0  # it has been given up for this already
         if (rest := DOUBT - (now - since).total_seconds()) > 0:
             return rest + 1.0
         if not self._reports(machine):

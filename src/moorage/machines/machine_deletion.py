@@ -14,7 +14,7 @@ from typing import Any, Final
 from moorage.engine import errors
 from moorage.machines import conditions, drain, machine_absence, machine_status, machine_twins, objects, phases
 from moorage.machines import workshop as workshops
-from moorage.machines.machine_status import DELETE, FAILED, PROCESSING
+from moorage.machines.machine_status import DELETE, FAILED, PROCESSING, SUCCESSFUL
 from moorage.machines.runtime import controller, kinds
 from moorage.machines.runtime import errors as api_errors
 
@@ -118,7 +118,7 @@ class Deletion:
         wanted = shop.wanted(machine)
         shop.check()
         try:
-            shop.actuator.delete(wanted)
+            is_ordered = shop.actuator.delete(wanted)
         except errors.NotFound:
             return self._doubt(machine)
         except errors.Terminal as refused:
@@ -128,13 +128,23 @@ class Deletion:
             return self._doubt(machine)
         except errors.PlatformFailure as failure:
             self._not_removed(machine, failure)
-        self._operation(machine, PROCESSING, "the instance is being removed")
+        self._proceeds(machine, is_ordered=is_ordered)
         shop.recorder.event(machine, "Normal", DELETE, f"Deleting the instance of {objects.name(machine)}")
         return GOING
 
+    def _proceeds(self, machine: Object, *, is_ordered: bool) -> None:
+        now, status = self._shop.clock.wall(), machine_status.draft(machine)
+        # It was found: what was missed before counts no more.
+        self._absences.forget(machine)
+        machine_status.set_condition(status, now, conditions.INSTANCE_EXISTS, "True")
+        state = SUCCESSFUL if is_ordered else PROCESSING
+        machine_status.operation(status, now, DELETE, state, "the instance is being removed")
+        self._shop.writer.status(machine, status)
+
     def _doubt(self, machine: Object) -> float | None:
         """It was not found. When to look again, if that does not mean that there surely is none."""
-        rest = self._missed(machine) if phases.is_provisioned(machine) and not machine_status.is_met(machine) else 0.0
+        was_there = phases.is_provisioned(machine) or machine_status.is_met(machine)
+        rest = self._missed(machine) if was_there and not machine_status.is_ordered(machine) else 0.0
         return max(filter(None, (rest, self._unseen(machine))), default=None)
 
     def _missed(self, machine: Object) -> float:
@@ -156,13 +166,12 @@ class Deletion:
         self._shop.failed(machine, DELETE, failure)
         # While an instance may yet show, the last operation says since when, and nothing else may take its place.
         if self._unseen(machine) is None:
-            self._operation(machine, FAILED, failure.told())
+            now, status = self._shop.clock.wall(), machine_status.draft(machine)
+            # What is ordered stays so: one that is being removed may be locked, and is gone at the next look.
+            state = SUCCESSFUL if machine_status.is_ordered(machine) else FAILED
+            machine_status.operation(status, now, DELETE, state, failure.told())
+            self._shop.writer.status(machine, status)
         raise failure
-
-    def _operation(self, machine: Object, state: str, description: str) -> None:
-        now, status = self._shop.clock.wall(), machine_status.draft(machine)
-        machine_status.operation(status, now, DELETE, state, description)
-        self._shop.writer.status(machine, status)
 
     # -- node ------------------------------------------------------------------------------------------------------
 

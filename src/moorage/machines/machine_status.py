@@ -87,9 +87,15 @@ def unseen_since(machine: Object) -> datetime.datetime | None:
 
 
 def is_met(machine: Object) -> bool:
-    """Whether a deletion has met the instance: when that is not found any more, it is because it was removed."""
+    """Whether a deletion has met the instance: there was one."""
     last = objects.status(machine).get("lastOperation") or {}
-    return (last.get("type"), last.get("state")) == (DELETE, PROCESSING)
+    return last.get("type") == DELETE and last.get("state") in (PROCESSING, SUCCESSFUL)
+
+
+def is_ordered(machine: Object) -> bool:
+    """Whether the instance's removal is ordered: when it is not found any more, that is why."""
+    last = objects.status(machine).get("lastOperation") or {}
+    return (last.get("type"), last.get("state")) == (DELETE, SUCCESSFUL)
 
 
 def show_instance(status: Draft, now: datetime.datetime, instance: contract.Instance) -> None:

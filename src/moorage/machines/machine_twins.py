@@ -55,12 +55,7 @@ class Twins:
 
 def _is_elder(other: Object, machine: Object) -> bool:
     is_twin = objects.provider_id(other) == objects.provider_id(machine) and objects.uid(other) != objects.uid(machine)
-    return is_twin and _age(other) < _age(machine)
-
-
-def _age(machine: Object) -> tuple[str, str]:
-    """Sorts the oldest first; those of one second always in the same order."""
-    return str(objects.metadata(machine).get("creationTimestamp") or ""), objects.uid(machine)
+    return is_twin and objects.age(other) < objects.age(machine)
 
 
 def _was_seen(machine: Object) -> bool:

@@ -1,9 +1,10 @@
 """Which node is which machine's: written down on both, so that everybody else can read it instead of guessing.
 
-A node is a machine's if both name the same instance (the provider id); else if it bears the name under which the
-machine was let in, which its certificate proves; else if it has one of the machine's addresses. Two machines that fit
-equally well are none, and one that never was an instance has no node, whatever bears its name. A machine keeps its node
-for as long as that one is there; and when it is gone, too: that a node is missing is what health checks want to know.
+A node is a machine's if both name the same instance (the provider id; of copies it is the oldest one's); else if it
+bears the name under which the machine was let in, which its certificate proves; else if it has one of the machine's
+addresses. Two machines that fit equally well are none, and one that never was an instance has no node, whatever bears
+its name. A machine keeps its node for as long as that one is there; and when it is gone, too: that a node is missing is
+what health checks want to know.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def machine_of(node: Object, machines: informer.Informer) -> Object | None:
     if named:
         found = of_instance(named, machines)
         if found:
-            return _only(found)
+            return min(found, key=objects.age)  # of copies the instance is the oldest one's: see `machine_twins`
     known = [
         each for each in machines.by_index(_NODE, objects.name(node)) if objects.node_uid(each) == objects.uid(node)
     ]

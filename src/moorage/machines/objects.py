@@ -73,6 +73,11 @@ def uid(thing: Object) -> str:
     return str(metadata(thing).get("uid") or "")
 
 
+def age(thing: Object) -> tuple[str, str]:
+    """Sorts the oldest first; those of one second always in the same order."""
+    return str(metadata(thing).get("creationTimestamp") or ""), uid(thing)
+
+
 def revision(thing: Object) -> str:
     return str(metadata(thing).get("resourceVersion") or "")
 

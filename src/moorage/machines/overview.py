@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from moorage.machines import approval, conditions, objects, phases
 
@@ -51,6 +51,13 @@ class Overview:
     machines: tuple[Row, ...]
 
 
+class Request(NamedTuple):
+    """A pending certificate request, and when it was made, as far as that is known."""
+
+    name: str
+    made: datetime.datetime | None = None
+
+
 def overview(
     machines: Sequence[Object],
     sets: Sequence[Object],
@@ -60,10 +67,10 @@ def overview(
 ) -> Overview:
     """What there is, sorted by set and name."""
     by_name = {objects.name(node): node for node in nodes}
-    asking: dict[str, str] = {}
+    asking: dict[str, Request] = {}
     for request in requests:
         if not approval.is_decided(request) and (name := approval.claimed(request)):
-            asking[name] = objects.name(request)
+            asking[name] = Request(objects.name(request), _made(request))
     rows = [_row(machine, by_name, asking, now) for machine in machines]
     return Overview(
         tuple(sorted((_set_row(each) for each in sets), key=lambda row: row.name)),
@@ -79,8 +86,8 @@ def _set_row(found: Object) -> SetRow:
     return SetRow(objects.name(found), 1 if wanted is None else int(wanted), present, ready)
 
 
-def _row(machine: Object, nodes: Mapping[str, Object], asking: Mapping[str, str], now: datetime.datetime) -> Row:
-    created = conditions.moment(objects.metadata(machine).get("creationTimestamp")) or now
+def _row(machine: Object, nodes: Mapping[str, Object], asking: Mapping[str, Request], now: datetime.datetime) -> Row:
+    created = _made(machine) or now
     provider = objects.status(machine).get("providerStatus") or {}
     state = provider.get("instanceState") or objects.notes(machine).get(objects.STATE_ANNOTATION) or ""
     return Row(
@@ -101,7 +108,7 @@ def _set_of(machine: Object) -> str:
     return str(objects.labels(machine).get(objects.SET_LABEL) or "")
 
 
-def why(machine: Object, nodes: Mapping[str, Object], asking: Mapping[str, str], now: datetime.datetime) -> str:
+def why(machine: Object, nodes: Mapping[str, Object], asking: Mapping[str, Request], now: datetime.datetime) -> str:
     """What the machine waits for, or what has become of it; empty if it is as it should be."""
     if failure := objects.failure(machine):
         return failure.message or failure.reason
@@ -141,8 +148,13 @@ def _leaving(machine: Object) -> str:
         if found is not None and found.get("status") != "True":
             said = str(found.get("message") or found.get("reason") or "")
             return said or f"to be {kind.lower()}"
-    # What was said of it before, such as that it was to be completed, is of no interest any more.
-    return _last_words(machine, _DELETE) or "its instance to be gone"
+    exists = conditions.find(objects.conditions(machine), conditions.INSTANCE_EXISTS) or {}
+    if (exists.get("status"), exists.get("reason")) == ("Unknown", conditions.INSTANCE_MISSING):
+        return _doubted(machine)
+    # What was said of it before, such as that it was to be completed, is of no interest any more; and what was ordered
+    # successfully is not over until the machine is gone.
+    last = objects.status(machine).get("lastOperation") or {}
+    return str((last.get("description") if last.get("type") == _DELETE else "") or "its instance to be gone")
 
 
 def _unwell(name: str, node: Object | None) -> str:
@@ -157,20 +169,22 @@ def _unwell(name: str, node: Object | None) -> str:
     return "its node takes no pods: it is cordoned" if objects.spec(node).get("unschedulable") else ""
 
 
-def _outside(machine: Object, asking: Mapping[str, str], now: datetime.datetime) -> str:
-    request = next((asking[name] for name in (objects.name(machine), *_names(machine)) if name in asking), "")
-    said = (
-        f"to be let in: request {request} is pending"
-        if request
-        else "to become a node: it has not asked for a certificate yet"
-    )
-    created = conditions.moment(objects.metadata(machine).get("creationTimestamp")) or now
-    if now - created <= approval.LATEST:
+def _outside(machine: Object, asking: Mapping[str, Request], now: datetime.datetime) -> str:
+    request = next((asking[name] for name in (objects.name(machine), *_names(machine)) if name in asking), None)
+    said = "to become a node: it has not asked for a certificate yet"
+    if request is not None:
+        said = f"to be let in: request {request.name} is pending"
+    asked = now if request is None or request.made is None else request.made
+    if asked - (_made(machine) or now) <= approval.LATEST:
         return said
     # It waited for room, or was switched off: nobody lets it in by itself any more, however long it is waited for.
     hours = approval.LATEST.total_seconds() / 3600
-    by_hand = f"oc adm certificate approve {request or 'its request when it has asked'}"
+    by_hand = f"oc adm certificate approve {request.name if request else 'its request when it has asked'}"
     return f"{said}, too late for a machine of more than {hours:g} h; if it is yours: {by_hand}"
+
+
+def _made(thing: Object) -> datetime.datetime | None:
+    return conditions.moment(objects.metadata(thing).get("creationTimestamp"))
 
 
 def _names(machine: Object) -> list[str]:
@@ -182,9 +196,9 @@ def _unfinished(machine: Object) -> str:
     return _last_words(machine) or _doubted(machine) or "its instance to be complete"
 
 
-def _last_words(machine: Object, verb: str = "") -> str:
-    """What the controller noted about its last step (if it was this one), unless that is over."""
+def _last_words(machine: Object) -> str:
+    """What the controller noted about its last step, unless that is over."""
     last = objects.status(machine).get("lastOperation") or {}
-    if last.get("state") == "Successful" or verb not in ("", last.get("type")):
+    if last.get("state") == "Successful":
         return ""
     return str(last.get("description") or "")

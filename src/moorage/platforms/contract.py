@@ -198,9 +198,11 @@ class Actuator(Protocol):
     def update(self, machine: Machine) -> Instance:
         """Do the next step that is missing (none, if it is complete): what was half built is completed."""
 
-    def delete(self, machine: Machine) -> None:
+    def delete(self, machine: Machine) -> bool:
         """Do the next step of its removal; `NotFound` once it is surely gone.
 
+        True once the removal itself is ordered: it goes by itself from then on, so that it may be believed gone when it
+        is not found. False while a step before that is under way, such as switching it off.
         Once its provider id is known it is removed by that alone: what bears its name may be another machine's by then.
         """
 

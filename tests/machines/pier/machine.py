@@ -32,8 +32,8 @@ class Actuator:
     def update(self, machine: contract.Machine) -> contract.Instance:
         return _instance(self._ask("update", machine)["instance"])
 
-    def delete(self, machine: contract.Machine) -> None:
-        self._ask("delete", machine)
+    def delete(self, machine: contract.Machine) -> bool:
+        return bool(self._ask("delete", machine)["instance"]["state"] == "gone")
 
     def _ask(self, verb: str, machine: contract.Machine) -> dict[str, Any]:
         asked = {"pid": os.getpid(), "verb": verb, "name": machine.name, "id": machine.provider_id}

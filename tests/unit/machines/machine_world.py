@@ -212,6 +212,8 @@ class World:
         end = self.clock.now() + 3600.0
         while not until():
             assert self.clock.now() < end, "it is not so after an hour"
+            if not self.yard.of(NAME) and self.api.have(kinds.NODE, NAME) is not None:
+                self.fall_silent()  # no instance, no kubelet
             try:
                 wanted = self.turn()
             except KilledError:

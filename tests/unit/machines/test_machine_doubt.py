@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
+from typing import Any
+
 import pytest
 
 from moorage.engine import errors
 from moorage.machines import machine_absence, machine_deletion, objects
 from moorage.machines.runtime import errors as api_errors
 from moorage.machines.runtime import kinds
+from tests.unit.machines import memory
 from tests.unit.machines.machine_world import NAME, KilledError, World, node
 
 
@@ -95,6 +99,76 @@ def test_one_that_was_seen_to_go_is_not_doubted(world: World) -> None:
     assert world.clock.now() - began == 2 * machine_deletion.GOING
 
 
+@pytest.mark.parametrize("whose", ["the same", "others"])
+def test_one_that_is_only_being_switched_off_is_doubted(world: World, whose: str) -> None:
+    """Its removal was not ordered yet: one wrong answer would leave it behind, and its node would be gone."""
+    world.delete()
+    world.clock.advance(world.turn() or 0.0)
+    world.yard.hide(NAME, 50.0)
+    if whose == "others":
+        world.source = object()
+
+    world.turn()
+
+    assert world.condition("InstanceExists")["reason"] == "InstanceMissing"
+    assert world.api.have(kinds.NODE, NAME) is not None
+    world.run(lambda: world.is_gone)
+    assert world.yard.instances == []
+
+
+def test_one_without_a_known_id_that_is_being_switched_off_is_doubted_too() -> None:
+    world = World()
+    world.yard.fail("create", KilledError(), after=True)
+    world.put()
+    with pytest.raises(KilledError):
+        world.turn()
+    world.clock.advance(3600)
+    world.delete()
+    world.clock.advance(world.turn() or 0.0)
+    assert not objects.provider_id(world.machine)
+    world.yard.hide(NAME, 50.0)
+
+    world.run(lambda: world.is_gone)
+
+    assert world.yard.instances == []
+
+
+def test_one_that_is_found_again_is_not_half_missed(world: World) -> None:
+    """A miss, a look that finds it, and a miss: that is not two in a row."""
+    world.delete()
+    world.yard.leaving = 3
+    world.yard.hide(NAME, 50.0)
+    world.clock.advance(world.turn() or 0.0)
+    world.clock.advance(world.turn() or 0.0)
+    assert world.condition("InstanceExists")["status"] == "True"
+    world.yard.hide(NAME, 50.0)
+
+    world.turn()
+
+    assert not world.is_gone
+    world.run(lambda: world.is_gone)
+    assert world.yard.instances == []
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_was_ordered_stays_ordered(world: World, restarts: bool) -> None:
+    """Engines lock what they remove: that is no failure of the removal, which takes no longer for it."""
+    world.delete()
+    world.clock.advance(world.turn() or 0.0)
+    world.clock.advance(world.turn() or 0.0)
+    assert world.yard.instances == []
+    world.yard.fail("delete", errors.Transient("it is locked"))
+    with pytest.raises(errors.Transient):
+        world.turn()
+    assert "it is locked" in world.status["lastOperation"]["description"]
+    if restarts:
+        world.restarted()
+
+    world.turn()
+
+    assert world.is_gone
+
+
 def test_a_removal_that_failed_has_not_met_it(world: World) -> None:
     world.yard.fail("delete", errors.Unauthorized("refused"))
     world.delete()
@@ -105,6 +179,26 @@ def test_a_removal_that_failed_has_not_met_it(world: World) -> None:
     world.run(lambda: world.is_gone)
 
     assert world.yard.instances == []
+
+
+def test_a_miss_of_tomorrow_counts_anew(world: World) -> None:
+    """The date was wrong when it was written down: to wait for it to come would be to wait for ever."""
+    world.sink()
+    world.delete()
+    world.turn()
+
+    def ahead(found: dict[str, Any]) -> None:
+        (exists,) = (each for each in found["status"]["conditions"] if each["type"] == "InstanceExists")
+        exists["lastTransitionTime"] = memory.stamp(world.clock.wall() + datetime.timedelta(days=1))
+
+    world.change(ahead)
+
+    again = world.turn()
+
+    assert again == machine_absence.DOUBT + 1.0
+    world.clock.advance(again)
+    world.turn()
+    assert world.is_gone
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])

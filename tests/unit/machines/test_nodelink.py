@@ -119,14 +119,6 @@ def test_a_node_is_linked_both_ways(scene: Scene, ours: dict[str, Any], theirs: 
             [machine("m-1", "10.0.0.7"), machine("m-2", "10.0.0.7"), node("n-1", "10.0.0.7")],
             id="two machines fit",
         ),
-        pytest.param(
-            [
-                machine("m-1", provider="yard://1"),
-                machine("m-2", provider="yard://1"),
-                node("n-1", provider="yard://1"),
-            ],
-            id="two machines say they are the same instance",
-        ),
         pytest.param([machine("m-1", provider=""), node("m-1")], id="a machine that never was an instance"),
         pytest.param(
             [machine("m-1", provider=""), node("m-1", provider="yard://2")], id="an instance, and not the machine's"
@@ -139,6 +131,18 @@ def test_doubt_links_nothing(scene: Scene, things: list[dict[str, Any]]) -> None
     scene.settle()
 
     assert scene.api.writes == []
+
+
+@pytest.mark.parametrize("copy", ["m-0", "m-2"])
+def test_an_instance_that_was_copied_is_the_older_machines_node(scene: Scene, copy: str) -> None:
+    scene.has(machine("m-1", provider="yard://1"))
+    scene.clock.advance(10)
+    scene.has(machine(copy, provider="yard://1"), node("n-1", provider="yard://1"))
+
+    scene.settle()
+
+    assert (scene.linked("m-1"), scene.linked(copy)) == ("n-1", "")
+    assert scene.owner("n-1") == f"{SPACE}/m-1"
 
 
 def test_a_name_counts_for_more_than_an_address(scene: Scene) -> None:

@@ -128,13 +128,14 @@ class Yard:
             self._fail_after(order)
             return self._told(found)
 
-    def delete(self, machine: contract.Machine) -> None:
+    def delete(self, machine: contract.Machine) -> bool:
         with self._turn:
             order = self._called("delete", machine)
             found = self._look(machine)
             if found is None:
                 self._fail_after(order)
                 raise errors.NotFound(f"{machine.name} is gone", resource=machine.name)
+            is_ordered = found.state == "leaving" and found.leaving <= 1
             if found.state != "leaving":
                 found.state, found.leaving = "leaving", self.leaving
             elif found.leaving > 1:
@@ -142,6 +143,7 @@ class Yard:
             else:
                 self.instances.remove(found)
             self._fail_after(order)
+            return is_ordered
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

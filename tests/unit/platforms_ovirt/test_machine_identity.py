@@ -106,6 +106,20 @@ def test_a_name_that_is_not_found_does_not_make_a_known_vm_gone(
     assert place.doc("vms", wanted.name)["status"] != "up"  # type: ignore[index]
 
 
+def test_a_removal_says_when_it_is_ordered(place: engine_place.Place) -> None:
+    """A VM that is being switched off is not one that goes by itself."""
+    wanted = place.machine()
+    place.actuator.create(wanted)
+    place.until_ready(wanted)
+    said = [place.actuator.delete(wanted)]
+    place.until(lambda: place.doc("vms", wanted.name)["status"] == "down")  # type: ignore[index]
+
+    said.append(place.actuator.delete(wanted))
+
+    assert said == [False, True]
+    place.until(lambda: place.doc("vms", wanted.name) is None)
+
+
 def test_a_new_vm_of_the_same_name_is_not_taken_for_one_whose_id_is_known(place: engine_place.Place) -> None:
     wanted = place.machine()
     former = place.actuator.create(wanted)
@@ -221,6 +235,23 @@ def test_a_template_that_was_made_anew_is_found_by_its_name(
     place.actuator.create(second)
 
     assert place.doc("vms", second.name)["template"]["id"] == place.id("templates", "somebodys-rhcos")  # type: ignore[index]
+
+
+def test_no_machine_is_given_up_while_its_template_is_made_anew(
+    place: engine_place.Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "TEMPLATE_FOR", 0.0)
+    place.actuator.create(place.machine("worker-1"))
+    engine, former = place.running.engine, place.id("templates", "somebodys-rhcos")
+    place.running.tell(lambda: engine.inventory.remove("templates", former))
+
+    with pytest.raises(errors.Transient, match="there is no template somebodys-rhcos any more"):
+        place.actuator.create(place.machine("worker-2"))
+    with pytest.raises(errors.Terminal, match="there is no template"):
+        machine.Actuator(place.client).create(place.machine("worker-2"))
+
+    place.running.tell(lambda: shape.add_template(engine, "somebodys-rhcos", "newer", "rhcos_x64"))
+    assert place.actuator.create(place.machine("worker-2")).id
 
 
 def test_a_tag_that_was_taken_off_is_missed_and_given_again_to_a_vm_that_runs(place: engine_place.Place) -> None:

@@ -114,10 +114,27 @@ def test_what_is_off_already_does_not_make_the_vm_gone(place: engine_place.Place
     stale = vms.find(place.client, wanted.name, INFRA)
     place.running.tell(lambda: place.running.engine.inventory.remove("disk_attachments", kept))
 
-    vms.take_away(place.client, stale, INFRA)
+    assert vms.take_away(place.client, stale, INFRA)
 
     place.until(lambda: place.doc("vms", wanted.name) is None)
     assert kept in disks(place)
+
+
+def test_a_vm_that_goes_while_its_volumes_are_taken_off_was_not_ordered_away(
+    place: engine_place.Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = place.machine("worker-0-abcde", "worker")
+    made = a_worker(place)
+    volume(place, made.id, "pvc-1")
+    place.client.call("stop it", lambda api: api.vms_service().vm_service(made.id).stop(force=True))
+    place.until(lambda: place.doc("vms", wanted.name)["status"] == "down")  # type: ignore[index]
+    found = vms.find(place.client, wanted.name, INFRA)
+    since = len(place.traced)
+    monkeypatch.setattr(vms, "look", lambda *_args: None)
+
+    assert not vms.take_away(place.client, found, INFRA)
+
+    assert f"DELETE /vms/{made.id}" not in place.writes(since)
 
 
 def test_a_volume_that_is_attached_in_the_last_moment_stays_too(place: engine_place.Place) -> None:

@@ -52,6 +52,9 @@ class ApiError(errors.MoorageError):
 class NotLeader(errors.MoorageError):
     """This process does not lead (any more): what it was about to do is another's to do."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, remedy="start it again, if it shall stand by: whoever leads looks at all of it anew")
+
 
 class NotFound(ApiError):
     """There is no such object, or no such kind (404)."""

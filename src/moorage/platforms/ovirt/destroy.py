@@ -165,9 +165,9 @@ def _machine(client: clients.Client, vm: Any, stage: int, infra_id: str) -> cont
         if off:
             # Before they are taken off: afterwards nobody could tell whose they were.
             spared.extend(map(_volume, vms.volumes(now, infra_id)))
-        awaited = vms.take_away(client, now, infra_id)
+        vms.take_away(client, now, infra_id)
         if not off:
-            raise errors.Transient(f"waiting for {awaited}", retry_after=vms.EVERY)
+            raise errors.Transient(f"waiting for VM {now.name} to be off", retry_after=vms.EVERY)
         ordered.set()
 
     def present() -> bool:

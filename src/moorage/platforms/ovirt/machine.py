@@ -52,7 +52,7 @@ class Actuator:
         self._ids: dict[str, str] = {}
         #: Where they are, by the engine's word: a spec may be edited afterwards.
         self._clusters: dict[str, str] = {}
-        #: Templates by name, and until when they are good.
+        #: Templates by name, and until when they are good; none is forgotten, to know that there was one.
         self._templates: dict[str, tuple[steps.Template, clocks.Deadline]] = {}
         #: Ids of affinity groups, by their cluster and name.
         self._group_ids: dict[tuple[str, str], str] = {}
@@ -78,7 +78,7 @@ class Actuator:
         except errors.NotFound:
             # The template may have been made anew, under its name.
             with self._looking_up:
-                self._templates.pop(spec.template, None)
+                self._templates[spec.template] = template, self._client.clock.deadline(0.0)
             raise
         self._remember(machine, vm)
         return steps.instance(vm, machine)
@@ -111,7 +111,7 @@ class Actuator:
             return steps.instance(vm, machine, "it to be switched on")
         return steps.instance(vm, machine, "its tags to show" if lacking else "")
 
-    def delete(self, machine: contract.Machine) -> None:
+    def delete(self, machine: contract.Machine) -> bool:
         # Whoever else has the name: if its id is not known and none of ours bears it, ours is not there.
         vm = self._find(machine, contested=False)
         if vm is None and not names.vm_id(machine.provider_id):
@@ -120,7 +120,7 @@ class Actuator:
             self._forget(machine)
             raise errors.NotFound(f"VM {machine.name} is gone", resource=machine.name)
         try:
-            vms.take_away(self._client, vm, machine.infra_id)
+            return vms.take_away(self._client, vm, machine.infra_id)
         finally:
             self._roll.changed(str(vm.id))
 
@@ -181,6 +181,9 @@ class Actuator:
                 lambda api: api.templates_service().template_service(spec.template).get(follow="disk_attachments"),
             )
             found = [by_id] if by_id is not None else []
+        if not found and spec.template in self._templates:
+            # A newer one may be on its way: no machine is given up for that.
+            raise errors.Transient(f"there is no template {spec.template} any more", resource=machine.name)
         if not found:
             raise errors.Terminal(
                 f"there is no template {spec.template}", resource=machine.name, remedy="name one that exists"

@@ -93,22 +93,23 @@ def volumes(vm: Any, infra_id: str) -> list[Any]:
     ]
 
 
-def take_away(client: clients.Client, vm: Any, infra_id: str) -> str:
-    """Do the next step of a VM's removal, its own disk included; says what is to be waited for then."""
+def take_away(client: clients.Client, vm: Any, infra_id: str) -> bool:
+    """Do the next step of a VM's removal, its own disk included. True if that was to order it; else it is to be off."""
     now = status(vm)
     if now == "image_locked":
         raise errors.Transient(
             f"VM {vm.name} is locked", words="image_locked: the engine works on its disks", retry_after=EVERY
         )
     if now == "down":
-        if not volumes(vm, infra_id) or _bared(client, vm, infra_id):
-            client.call(f"remove VM {vm.name}", lambda api: api.vms_service().vm_service(vm.id).remove(), safe=False)
-        return f"VM {vm.name} to be gone"
+        if volumes(vm, infra_id) and not _bared(client, vm, infra_id):
+            return False
+        client.call(f"remove VM {vm.name}", lambda api: api.vms_service().vm_service(vm.id).remove(), safe=False)
+        return True
     if now != "powering_down":
         client.call(
             f"switch off VM {vm.name}", lambda api: api.vms_service().vm_service(vm.id).stop(force=True), safe=False
         )
-    return f"VM {vm.name} to be off"
+    return False
 
 
 def _bared(client: clients.Client, vm: Any, infra_id: str) -> bool:

@@ -37,12 +37,13 @@ class Actuator:
             raise errors.NotFound(f"{machine.name} is not there")
         return found
 
-    def delete(self, machine: contract.Machine) -> None:
+    def delete(self, machine: contract.Machine) -> bool:
         self._sign_in()
         try:
             self._file(machine).unlink()
         except FileNotFoundError:
             raise errors.NotFound(f"{machine.name} is gone") from None
+        return True
 
     def _sign_in(self) -> None:
         wanted = (self._folder / "password").read_text()

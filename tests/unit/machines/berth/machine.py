@@ -51,12 +51,12 @@ class Berths(yard.Yard):
                     self.owners[each.id] = self._whose(each.name)
                     self.made[self.owners[each.id]] += 1
 
-    def delete(self, machine: contract.Machine) -> None:
+    def delete(self, machine: contract.Machine) -> bool:
         for each in self.instances:
             if each.provider_id == machine.provider_id:
                 # Lists may miss it; asked for by its id, it is there. Nothing is called gone for a list alone.
                 each.hidden_until = 0.0
-        super().delete(machine)
+        return super().delete(machine)
 
     def leaving_owners(self) -> set[str]:
         """Whose instances are being taken away."""
@@ -104,8 +104,8 @@ class Actuator:
     def update(self, machine: contract.Machine) -> contract.Instance:
         return self._entered().update(machine)
 
-    def delete(self, machine: contract.Machine) -> None:
-        self._entered().delete(machine)
+    def delete(self, machine: contract.Machine) -> bool:
+        return self._entered().delete(machine)
 
     def _entered(self) -> Berths:
         if self._password != self._berths.password:
