@@ -118,24 +118,26 @@ def test_health_and_readiness_name_what_is_wrong() -> None:
         served.stop()
 
 
-def has_ipv6() -> bool:
+def is_there(host: str) -> bool:
     try:
-        with socket.socket(socket.AF_INET6) as found:
-            found.bind(("::1", 0))
+        with socket.socket(serving.family(host)) as found:
+            found.bind((host, 0))
     except OSError:
         return False
     return True
 
 
-@pytest.mark.parametrize(
-    "where",
-    [pytest.param("[::1]:0", marks=pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")), "localhost:0"],
-)
+@pytest.mark.parametrize("where", ["[::1]:0", "localhost:0"])
 def test_it_listens_where_it_is_told_whatever_the_family_of_the_address(where: str) -> None:
+    host, _ = serving.address(where)
     served = serving.Serving(where, {}, {})
+    if not is_there(host):
+        with pytest.raises(errors.MoorageError, match="nothing can listen"):
+            served.start()
+        return
     served.start()
     try:
-        with socket.create_connection((serving.address(where)[0], served.port), timeout=20) as caller:
+        with socket.create_connection((host, served.port), timeout=20) as caller:
             caller.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
             assert b" 200 " in caller.makefile("rb").readline()
     finally:
