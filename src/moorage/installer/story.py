@@ -31,6 +31,7 @@ from moorage.installer import (
     produce,
     stages,
     waiting,
+    wording,
 )
 from moorage.platforms import contract, registry
 
@@ -83,12 +84,11 @@ class Stopped(top.MoorageError):
     """The story ended early. Its message holds the cause and what was left; its remedy, the commands to go on."""
 
     def __init__(self, stage: str, cause: top.MoorageError, infra_id: str, left: str, root: Path) -> None:
-        where = "" if str(root) == "." else f" --dir {shlex.quote(str(root))}"
         changed = " --accept-changes" if isinstance(cause, errors.GraphChanged) else ""
         words, remedies = _told(cause)
-        lines = [*dict.fromkeys(remedies), f"to go on:     moorage create cluster{where}{changed}"]
+        lines = [*dict.fromkeys(remedies), f"to go on:     {wording.command('moorage create cluster', root)}{changed}"]
         if left != NOTHING:
-            lines.append(f"to remove it: moorage destroy cluster{where}")
+            lines.append(f"to remove it: {wording.command('moorage destroy cluster', root)}")
         super().__init__(
             f"{stage} of {infra_id} stopped: {words}\n       left in place: {left}", remedy="\n      ".join(lines)
         )
